@@ -1,0 +1,1 @@
+from bidual.arrangements import *

@@ -1,0 +1,54 @@
+"""Files that are either whole or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
+    """Let ``write`` fill a temporary file beside ``path``, then move it into place.
+
+    Whatever goes wrong, an existing file stays as it was and no partial one is left.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def _umask() -> int:
+    """The process's mask (it can only be read by setting it)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: str | os.PathLike[str], data: dict[str, Any]) -> Path:
+    """Write a JSON document atomically. Floats survive the round trip bit for bit."""
+    text = json.dumps(data, indent=1, allow_nan=False)
+    return write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a JSON object; a file that is not one raises ValueError with the reason."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a bidual model file: {error}") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} is not a bidual model file: it holds a {type(data).__name__}, not an object")
+    return data

@@ -1,0 +1,20 @@
+"""Architectures: how data become features, and how neurons become a network."""
+
+from __future__ import annotations
+
+from bidual.architectures.base import Architecture, Lift
+from bidual.architectures.two_layer import TwoLayer
+
+ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer,)}
+
+__all__ = ["ARCHITECTURES", "Architecture", "Lift", "TwoLayer", "get_architecture"]
+
+
+def get_architecture(architecture: str | Architecture) -> Architecture:
+    """The architecture named so, with default options, or the object itself."""
+    if isinstance(architecture, Architecture):
+        return architecture
+    if isinstance(architecture, str) and architecture in ARCHITECTURES:
+        return ARCHITECTURES[architecture]()
+    names = ", ".join(map(repr, sorted(ARCHITECTURES)))
+    raise ValueError(f"unknown architecture {architecture!r}: use one of {names}, or an Architecture object")

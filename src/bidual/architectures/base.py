@@ -1,0 +1,60 @@
+r"""What an architecture is: a lift of the data, and the way back to a network.
+
+``architecture.lift(X, bias)`` looks at the training data and returns a :class:`Lift`. It holds the
+features M and the pooling A on which the training problem is posed (see :mod:`bidual.problem`), applies the same
+map to new rows, and turns neurons on M into a network on X. Architectures are plain parameter holders; what is
+learned from the data lives in the lift.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import scipy.sparse as sp
+
+from bidual._typing import FloatArray
+from bidual.networks import Network
+from bidual.problem import Neurons
+
+
+class Lift(ABC):
+    """Features of the training rows, and how to recover a network.
+
+    Attributes
+    ----------
+    M : ndarray, shape (N, p)
+    A : sparse array (n, N) or None
+    """
+
+    M: FloatArray
+    A: sp.csr_array | None = None
+
+    @abstractmethod
+    def recover(self, neurons: Neurons) -> Network:
+        """The network on the original inputs that computes what ``neurons`` compute on M, at the same cost."""
+
+    @abstractmethod
+    def neurons(self, network: Network) -> Neurons:
+        """Inverse of :meth:`recover`: the neurons on M of a network of this architecture (for warm starts)."""
+
+
+class Architecture(ABC):
+    """Base class of the architectures."""
+
+    #: The string that stands for the default instance.
+    name: ClassVar[str]
+
+    @abstractmethod
+    def lift(self, X: FloatArray, *, bias: bool) -> Lift:
+        """Lift training data."""
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())
+        return f"{type(self).__name__}({parameters})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(vars(self).items()))))

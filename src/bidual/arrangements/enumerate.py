@@ -1,0 +1,221 @@
+r"""All activation patterns of a matrix, by recursion over the dimension.
+
+Every cell of an arrangement of hyperplanes through the origin is bounded by facets, and the facets on
+one hyperplane are the cells of the arrangement that the other hyperplanes cut out of it, one dimension
+lower. So: for each hyperplane, enumerate the arrangement restricted to it, and take both sides of each
+of its cells. In the plane the cells are the arcs between sorted angles. The cost is proportional to the
+number of facets, about 2r times the number of cells, and the facets of every cell come with it: these are
+the only rows its cone needs.
+
+Degenerate data need no special treatment beyond one rule applied at every level: rows that are zero are
+dropped, and rows that are parallel within a tolerance are one hyperplane.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bidual._typing import Array, BoolArray, FloatArray, IntArray
+from bidual.arrangements.patterns import Patterns, count_patterns, row_space
+
+#: Sine of the angle below which two hyperplanes are one.
+PARALLEL_TOL = 1e-10
+
+
+def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Patterns:
+    r"""All activation patterns :math:`1[Xu \ge 0]` of ``X``, each with a witness and its facets.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    max_patterns : int or None, default=2_000_000
+        Refuse to start when :func:`count_patterns` promises more than this.
+
+    Returns
+    -------
+    Patterns
+        With ``complete=True`` and ``cone_rows`` set to the facets.
+
+    Raises
+    ------
+    ValueError
+        If there may be more than ``max_patterns`` patterns.
+
+    Notes
+    -----
+    Output-sensitive: O(r n P) operations, where r is the rank and P the number of patterns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import enumerate_patterns
+    >>> enumerate_patterns(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    Patterns(all 6 of 3 rows)
+    """
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2:
+        raise ValueError(f"X must be a matrix, got an array with {X.ndim} dimensions")
+    if not np.isfinite(X).all():
+        raise ValueError("X contains NaN or infinity: remove or impute these entries first")
+    n, d = X.shape
+    basis = row_space(X)
+    rank = basis.shape[1]
+    if rank == 0:
+        return Patterns(
+            active=np.ones((1, n), dtype=bool),
+            witnesses=np.eye(1, d),
+            complete=True,
+            cone_rows=(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int64)),
+        )
+    lines = Hyperplanes(X @ basis, np.linalg.norm(X, axis=1))
+    bound = count_patterns(len(lines), rank)
+    if max_patterns is not None and bound > max_patterns:
+        raise ValueError(
+            f"X has {len(lines)} distinct rows of rank {rank}: up to {bound:,} activation patterns, more than "
+            f"max_patterns={max_patterns:,}. Use method='sampled' (or sample_patterns), fewer rows or columns, or raise "
+            "max_patterns if the memory allows it"
+        )
+    signs, witnesses, facets = _cells(lines.normals, want_facets=True)
+    witnesses = witnesses @ basis.T
+    indptr, indices = facets
+    return Patterns(
+        active=lines.expand(signs),
+        witnesses=witnesses / np.linalg.norm(witnesses, axis=1, keepdims=True),
+        complete=True,
+        cone_rows=(indptr, lines.representatives[indices]),
+        tol=PARALLEL_TOL,
+    )
+
+
+class Hyperplanes:
+    """The distinct hyperplanes among the rows of a matrix.
+
+    Attributes
+    ----------
+    normals : ndarray, shape (m, r)
+        Unit normals, one per hyperplane.
+    representatives : ndarray of int, shape (m,)
+        A row of the matrix that lies on each hyperplane's normal line.
+    """
+
+    def __init__(self, X: FloatArray, scale: FloatArray | float, tol: float = PARALLEL_TOL) -> None:
+        # Rows that have shrunk to nothing in these coordinates, against their length before, are zero.
+        norms = np.linalg.norm(X, axis=1)
+        nonzero = np.flatnonzero(norms > tol * scale)
+        units = X[nonzero] / norms[nonzero, None]
+        group, side, representatives = _group_parallel(units, tol)
+        self._n = len(X)
+        self._rows, self._group, self._side = nonzero, group, side
+        self.normals = units[representatives]
+        self.representatives = nonzero[representatives]
+
+    def __len__(self) -> int:
+        return len(self.normals)
+
+    def expand(self, signs: BoolArray) -> BoolArray:
+        """Signs of the hyperplanes ``(P, m)`` as signs of all rows ``(P, n)``; zero rows are active."""
+        active = np.ones((len(signs), self._n), dtype=bool)
+        active[:, self._rows] = signs[:, self._group] == self._side
+        return active
+
+
+def _group_parallel(units: FloatArray, tol: float) -> tuple[IntArray, BoolArray, IntArray]:
+    """Group unit rows that are parallel up to sign.
+
+    Returns the group of each row, whether the row points the way of its group's first row, and the index
+    of that row.
+    """
+    n = len(units)
+    group = np.arange(n)
+    side = np.ones(n, dtype=bool)
+    # Parallel unit rows agree, up to sign, in a fixed random projection: only rows that are neighbours
+    # there need a comparison.
+    probe = np.random.default_rng(0).standard_normal(units.shape[1])
+    keys = np.abs(units @ (probe / np.linalg.norm(probe)))
+    order = np.argsort(keys, kind="stable")
+    breaks = np.flatnonzero(np.diff(keys[order]) > 2 * tol) + 1
+    starts = np.concatenate([[0], breaks])
+    stops = np.concatenate([breaks, [n]])
+    for start, stop in zip(starts[stops - starts > 1], stops[stops - starts > 1], strict=True):
+        waiting = np.sort(order[start:stop])
+        while len(waiting) > 1:
+            first = waiting[0]
+            cosines = units[waiting] @ units[first]
+            residual = units[waiting] - cosines[:, None] * units[first]
+            parallel = np.einsum("ij,ij->i", residual, residual) <= tol**2
+            group[waiting[parallel]] = first
+            side[waiting[parallel]] = cosines[parallel] > 0
+            waiting = waiting[~parallel]
+    representatives, group = np.unique(group, return_inverse=True)
+    return group, side, representatives
+
+
+def _cells(
+    normals: FloatArray, *, want_facets: bool
+) -> tuple[BoolArray, FloatArray, tuple[IntArray, IntArray]]:
+    """Cells of the arrangement of distinct hyperplanes with unit ``normals``, of full rank.
+
+    Returns signs ``(P, m)``, unit witnesses ``(P, r)``, and facets in compressed form (empty unless
+    wanted).
+    """
+    m, r = normals.shape
+    if r == 1:
+        signs = np.array([[True], [False]])
+        facets = (np.array([0, 1, 2]), np.zeros(2, dtype=np.int64))
+        return signs, np.where(signs, normals[:, :1], -normals[:, :1]), facets
+    if r == 2:
+        return _arcs(normals)
+    found_signs: list[BoolArray] = []
+    found_witnesses: list[FloatArray] = []
+    found_facet: list[IntArray] = []
+    for k in range(m):
+        signs, witnesses = _facets_on(normals, k)
+        for side in (True, False):
+            signs[:, k] = side
+            found_signs.append(np.packbits(signs, axis=1))
+            found_witnesses.append(witnesses)
+            found_facet.append(np.full(len(signs), k))
+    packed = np.concatenate(found_signs)
+    boundary = np.concatenate(found_witnesses)
+    facet = np.concatenate(found_facet)
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
+    signs = np.unpackbits(packed[first], axis=1, count=m).astype(bool)
+    # The mean of points in the relative interiors of all facets lies inside the cell.
+    sizes = np.bincount(cell)
+    witnesses = np.zeros((len(first), r))
+    np.add.at(witnesses, cell, boundary)
+    witnesses /= np.linalg.norm(witnesses, axis=1, keepdims=True)
+    if not want_facets:
+        return signs, witnesses, (np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return signs, witnesses, (indptr, facet[np.argsort(cell, kind="stable")])
+
+
+def _facets_on(normals: FloatArray, k: int) -> tuple[BoolArray, FloatArray]:
+    """Facets on hyperplane ``k``: signs of all hyperplanes (column k is free) and points inside them."""
+    m, r = normals.shape
+    # Orthonormal basis of the hyperplane, by a Householder reflection that maps its normal to an axis.
+    reflector = normals[k].copy()
+    reflector[0] += 1.0 if reflector[0] >= 0 else -1.0
+    basis = np.eye(r) - np.outer(reflector, reflector) * (2.0 / (reflector @ reflector))
+    basis = basis[:, 1:]
+    restricted = Hyperplanes(normals @ basis, 1.0)
+    # Row k itself is the one that vanishes; the others have rank r - 1.
+    signs, witnesses, _ = _cells(restricted.normals, want_facets=False)
+    return restricted.expand(signs), witnesses @ basis.T
+
+
+def _arcs(normals: FloatArray) -> tuple[BoolArray, FloatArray, tuple[IntArray, IntArray]]:
+    """Cells in the plane: arcs between the sorted directions of the lines."""
+    m = len(normals)
+    angles = np.mod(np.arctan2(normals[:, 0], -normals[:, 1]), np.pi)  # directions along the lines
+    order = np.argsort(angles, kind="stable")
+    ends = np.concatenate([angles[order], angles[order] + np.pi])
+    middle = 0.5 * (ends + np.concatenate([ends[1:], [ends[0] + 2 * np.pi]]))
+    witnesses = np.column_stack([np.cos(middle), np.sin(middle)])
+    line = np.concatenate([order, order])
+    if m == 1:
+        return witnesses @ normals.T > 0, witnesses, (np.array([0, 1, 2]), line)
+    facets = np.column_stack([line, np.roll(line, -1)]).ravel()
+    return witnesses @ normals.T > 0, witnesses, (np.arange(0, 4 * m + 1, 2), facets)

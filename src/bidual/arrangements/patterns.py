@@ -1,0 +1,105 @@
+r"""Activation patterns: the cells into which the rows of a matrix cut the space of weights.
+
+The hyperplanes :math:`\{u : x_i^T u = 0\}` divide :math:`R^d` into open cones. On each of them
+:math:`D = \mathrm{diag}(1[Xu \ge 0])` is constant, so that :math:`(Xu)_+ = D X u` is linear (003
+sec. 3). Directions on a boundary belong to the closure of a neighbouring cell with the same values, so
+the open cells are all that a program needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from bidual._typing import BoolArray, FloatArray, IntArray
+
+
+def count_patterns(n: int, rank: int) -> int:
+    r"""Number of activation patterns of ``n`` rows of a given rank in general position.
+
+    .. math:: P = 2 \sum_{k=0}^{r-1} \binom{n-1}{k}
+
+    an upper bound for any other data (003 eq. 17). Zero rows do not count; neither do parallel ones.
+
+    Examples
+    --------
+    >>> from bidual import count_patterns
+    >>> count_patterns(5, 2)
+    10
+    """
+    if n < 0 or rank < 0:
+        raise ValueError(f"n and rank must not be negative, got n={n}, rank={rank}")
+    if n == 0 or rank == 0:
+        return 1
+    return 2 * sum(comb(n - 1, k) for k in range(min(rank, n)))
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """A set of activation patterns of one matrix with ``n`` rows and ``d`` columns.
+
+    Attributes
+    ----------
+    active : ndarray of bool, shape (P, n)
+        Row i is the diagonal of ``D_i``. Zero rows of the matrix count as active.
+    witnesses : ndarray, shape (P, d)
+        A unit direction inside each cell: ``active[i] == (X @ witnesses[i] >= 0)``.
+    complete : bool
+        Whether these are all the patterns of the matrix.
+    cone_rows : tuple of ndarray or None
+        ``(indptr, indices)``: rows ``indices[indptr[i]:indptr[i+1]]`` alone describe the cone of pattern
+        i (its facets). None means every row is needed, or that nobody has looked.
+    tol : float
+        Angle below which the enumeration took hyperplanes for equal.
+    """
+
+    active: BoolArray
+    witnesses: FloatArray
+    complete: bool = False
+    cone_rows: tuple[IntArray, IntArray] | None = None
+    tol: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.active)
+
+    def __repr__(self) -> str:
+        kind = "all" if self.complete else "some"
+        return f"Patterns({kind} {len(self)} of {self.active.shape[1]} rows)"
+
+    def rows_of(self, i: int) -> IntArray:
+        """Rows that describe the cone of pattern ``i``."""
+        if self.cone_rows is None:
+            return np.arange(self.active.shape[1])
+        indptr, indices = self.cone_rows
+        return indices[indptr[i] : indptr[i + 1]]
+
+
+def unique_rows(active: BoolArray) -> tuple[IntArray, IntArray]:
+    """Index of the first occurrence of each distinct row, in order of appearance, and the inverse map."""
+    if active.shape[1] == 0:
+        return np.zeros(min(1, len(active)), dtype=np.int64), np.zeros(len(active), dtype=np.int64)
+    packed = np.ascontiguousarray(np.packbits(active, axis=1))
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[inverse]
+
+
+def row_space(X: FloatArray) -> FloatArray:
+    """Orthonormal basis ``(d, r)`` of the row space of ``X``: the identity if the rank is full.
+
+    Penalties see only the norm of a weight vector and ``X`` sees only its part in the row space, so
+    that training may be done in these ``r`` coordinates (003 A.2).
+    """
+    d = X.shape[1]
+    norms = np.linalg.norm(X, axis=1)
+    kept = X[norms > 0]
+    if not len(kept):
+        return np.zeros((d, 0))
+    _, s, Vt = np.linalg.svd(kept, full_matrices=False)
+    rank = int((s > s[0] * max(X.shape) * np.finfo(float).eps).sum())
+    return np.eye(d) if rank == d else np.ascontiguousarray(Vt[:rank].T)

@@ -1,0 +1,65 @@
+"""Losses: value, gradient, curvature, conjugate, and the same as a cone program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bidual.losses.base import ConeForm, Loss
+from bidual.losses.classification import Hinge, Logistic, Margin, MarginLoss, Softmax, SquaredHinge
+from bidual.losses.regression import Absolute, ExactFit, Huber, Quantile, RegressionLoss, Squared
+
+LOSSES: dict[str, type[Loss]] = {
+    cls.name: cls
+    for cls in (
+        Squared,
+        Huber,
+        Absolute,
+        Quantile,
+        Logistic,
+        Softmax,
+        Hinge,
+        SquaredHinge,
+        ExactFit,
+        Margin,
+    )
+}
+
+__all__ = [
+    "LOSSES",
+    "Absolute",
+    "ConeForm",
+    "ExactFit",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Margin",
+    "MarginLoss",
+    "Quantile",
+    "RegressionLoss",
+    "Softmax",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+    "loss_from_dict",
+]
+
+
+def get_loss(loss: str | Loss) -> Loss:
+    """The loss named ``loss``, with default parameters, or ``loss`` itself if it is one."""
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in LOSSES:
+        return LOSSES[loss]()
+    raise ValueError(
+        f"unknown loss {loss!r}: use one of {', '.join(map(repr, sorted(LOSSES)))}, or an instance of bidual.losses.Loss"
+    )
+
+
+def loss_from_dict(data: dict[str, Any]) -> Loss:
+    """Inverse of :meth:`Loss.to_dict`."""
+    parameters = dict(data)
+    name = parameters.pop("name", None)
+    if name not in LOSSES:
+        raise ValueError(f"unknown loss {name!r} in the model file")
+    return LOSSES[name](**parameters)

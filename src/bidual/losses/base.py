@@ -1,0 +1,177 @@
+r"""What a loss is.
+
+A loss is a convex function :math:`\ell(f, y)` of one row of outputs :math:`f \in R^C`. Training
+minimises its weighted mean
+
+.. math:: L(F) = \sum_i w_i \, \ell(f_i, y_i), \qquad w_i \ge 0, \quad \sum_i w_i = 1,
+
+and the dual (003 Theorem 6) needs the Fenchel conjugate
+:math:`L^*(V) = \sum_i w_i \, \ell^*(v_i / w_i)`. A loss states the row-wise functions; the weighted
+versions, which solvers and certificates call, are derived here once.
+
+Shapes: ``F``, ``Y`` and ``V`` are ``(n, C)``, ``w`` is ``(n,)`` and positive (rows of weight zero
+are removed before they get here).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bidual._typing import Array, FloatArray
+
+
+@dataclass(frozen=True)
+class ConeForm:
+    r"""A loss as a cone program in ``E = F - offset`` and extra variables ``t``.
+
+    .. math:: \min_t \; \tfrac12 e^T \mathrm{diag}(q_e) e + \tfrac12 t^T \mathrm{diag}(q_t) t
+              + c_t^T t \quad \text{s.t.} \quad h - G_e e - G_t t \in \mathcal K.
+
+    ``e`` is ``E`` flattened row by row. ``cones`` lists pairs ``(kind, size)`` with kind ``"zero"``,
+    ``"nonnegative"`` or ``"exponential"`` (size counts three-dimensional cones), in the order of
+    the rows.
+    """
+
+    offset: FloatArray
+    quadratic_e: FloatArray
+    quadratic_t: FloatArray = field(default_factory=lambda: np.zeros(0))
+    linear_t: FloatArray = field(default_factory=lambda: np.zeros(0))
+    G_e: sp.csc_array | None = None
+    G_t: sp.csc_array | None = None
+    h: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cones: tuple[tuple[str, int], ...] = ()
+
+
+class Loss(ABC):
+    """Base class of all losses; subclass it to train with your own.
+
+    A new loss needs :meth:`rows`, :meth:`row_gradients` and :meth:`row_conjugates`;
+    :meth:`row_curvatures` if it is ``smooth`` (then the convex program is solved by Newton steps), or
+    :meth:`cone_form` to hand it to the conic solver in one piece.
+    """
+
+    #: Name accepted by the estimators, and stored in model files.
+    name: ClassVar[str] = "custom"
+    #: Whether targets are classes (encoded as -1/+1, or one-hot for a coupled loss).
+    classification: ClassVar[bool] = False
+    #: Whether the gradient is Lipschitz continuous.
+    smooth: ClassVar[bool] = False
+    #: Lipschitz constant of the row gradient (``inf`` for a non-smooth loss).
+    lipschitz: ClassVar[float] = np.inf
+    #: Whether :meth:`row_conjugates` is finite everywhere.
+    full_domain: ClassVar[bool] = False
+    #: Whether one row's outputs interact (softmax) instead of adding up column by column.
+    coupled: ClassVar[bool] = False
+
+    # ---- what a loss states, row by row ----------------------------------------------------
+
+    @abstractmethod
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        """Loss of every row, ``(n,)``."""
+
+    @abstractmethod
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        """Gradient, or one subgradient, of every row, ``(n, C)``."""
+
+    @abstractmethod
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        r""":math:`\ell^*(v, y) = \sup_f v^T f - \ell(f, y)` of every row, ``(n,)``; ``inf`` off its domain."""
+
+    def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        """Diagonal of the Hessian of every row, ``(n, C)``."""
+        raise TypeError(f"the loss {self.name!r} has no curvature: it is not smooth")
+
+    def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        """A point in the domain of the conjugate near ``V`` (``V`` itself if it is inside)."""
+        return V
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm | None:
+        """The weighted loss as a cone program, or None if it has no such form."""
+        return None
+
+    def limit(self) -> Loss:
+        r"""The loss of the limit :math:`\beta \to 0`: the indicator of the minimisers of this one.
+
+        Raises
+        ------
+        ValueError
+            If the infimum of the loss is not attained.
+        """
+        raise ValueError(
+            f"beta=0 asks for the smallest network of zero loss, but the loss {self.name!r} never "
+            "reaches its infimum; use beta > 0, or a loss that does (squared, hinge, ...)"
+        )
+
+    def encode(self, y: Array, n_classes: int | None = None) -> FloatArray:
+        """Targets as the ``(n, C)`` array this loss works on.
+
+        Regression losses take ``(n,)`` or ``(n, C)`` numbers. Classification losses take class
+        codes ``0..K-1`` (or -1/+1) or an array that is already encoded.
+        """
+        Y = np.asarray(y, dtype=np.float64)
+        if Y.ndim == 1:
+            Y = Y[:, None]
+        if Y.ndim != 2:
+            raise ValueError(f"y must have one or two dimensions, got {Y.ndim}")
+        return Y
+
+    def probabilities(self, F: FloatArray) -> FloatArray | None:
+        """Class probabilities ``(n, K)`` from outputs, or None if the loss does not model them."""
+        return None
+
+    # ---- what everybody else calls -----------------------------------------------------------
+
+    def value(self, F: FloatArray, Y: FloatArray, w: FloatArray) -> float:
+        """Weighted mean loss ``L(F)``."""
+        return float(w @ self.rows(F, Y))
+
+    def gradient(self, F: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+        """Gradient of ``L`` (a subgradient where it has a kink), ``(n, C)``."""
+        return w[:, None] * self.row_gradients(F, Y)
+
+    def curvature(self, F: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+        """Diagonal of the Hessian of ``L``, ``(n, C)``."""
+        return w[:, None] * self.row_curvatures(F, Y)
+
+    def conjugate(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> float:
+        """Fenchel conjugate ``L*(V)``; ``inf`` outside its domain."""
+        return float(w @ self.row_conjugates(V / w[:, None], Y))
+
+    def dual_point(self, V: FloatArray, Y: FloatArray, w: FloatArray, *, centred: bool) -> FloatArray:
+        r"""Move ``V`` to a point with ``-V`` in the domain of ``L*`` and, if ``centred``, :math:`1^T V = 0`.
+
+        The second condition is what a free output intercept puts into the dual. Domains contain zero
+        and are convex, so that shrinking rows towards zero never leaves them.
+        """
+        V = -w[:, None] * self.clip_rows(-V / w[:, None], Y)
+        return self.centre(V, Y, w) if centred else V
+
+    def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+        r"""A point near ``V`` with :math:`1^T V = 0` that keeps ``-V`` in the domain of ``L*``."""
+        if self.full_domain:
+            return V - w[:, None] * V.sum(axis=0)
+        positive, negative = np.maximum(V, 0.0), np.maximum(-V, 0.0)
+        up, down = positive.sum(axis=0), negative.sum(axis=0)
+        tiny = np.finfo(float).tiny
+        return positive * np.minimum(1.0, down / np.maximum(up, tiny)) - negative * np.minimum(
+            1.0, up / np.maximum(down, tiny)
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Name and parameters, for model files."""
+        return {"name": self.name, **vars(self)}
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())
+        return f"{type(self).__name__}({parameters})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(vars(self).items()))))

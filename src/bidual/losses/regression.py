@@ -1,0 +1,202 @@
+"""Losses for real targets. Several targets add up column by column."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from bidual._typing import FloatArray
+from bidual.losses.base import ConeForm, Loss
+
+
+def _entrywise(w: FloatArray, Y: FloatArray) -> FloatArray:
+    """Row weights repeated for every output, flattened like ``E``."""
+    return np.repeat(w, Y.shape[1])
+
+
+class RegressionLoss(Loss):
+    r"""A loss of the residual :math:`e = f - y`, summed over the outputs of a row."""
+
+    def limit(self) -> Loss:
+        return ExactFit()
+
+
+class Squared(RegressionLoss):
+    r""":math:`\tfrac12 (f - y)^2`, with conjugate :math:`\tfrac12 v^2 + v y` (003 eq. 2)."""
+
+    name = "squared"
+    smooth = True
+    full_domain = True
+    lipschitz = 1.0
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return 0.5 * ((F - Y) ** 2).sum(axis=1)
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return F - Y
+
+    def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.ones_like(F)
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        return (0.5 * V**2 + V * Y).sum(axis=1)
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        return ConeForm(offset=Y, quadratic_e=_entrywise(w, Y))
+
+
+class Huber(RegressionLoss):
+    r"""Quadratic for :math:`|e| \le \delta`, linear beyond; conjugate :math:`\tfrac12 v^2 + v y` on :math:`|v| \le \delta`.
+
+    Parameters
+    ----------
+    delta : float, default=1.0
+        Where the loss turns linear, in units of the target.
+    """
+
+    name = "huber"
+    smooth = True
+    lipschitz = 1.0
+
+    def __init__(self, delta: float = 1.0) -> None:
+        if not (np.isfinite(delta) and delta > 0):
+            raise ValueError(f"delta of the Huber loss must be positive, got {delta!r}")
+        self.delta = float(delta)
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        e = np.abs(F - Y)
+        inner = np.minimum(e, self.delta)
+        return (inner * (e - 0.5 * inner)).sum(axis=1)
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.clip(F - Y, -self.delta, self.delta)
+
+    def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return (np.abs(F - Y) <= self.delta).astype(np.float64)
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        inside = np.abs(V) <= self.delta
+        return np.where(inside, 0.5 * V**2 + V * Y, np.inf).sum(axis=1)
+
+    def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.clip(V, -self.delta, self.delta)
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        # e = a + b - c with b, c >= 0: cost a^2/2 + delta (b + c).
+        k = Y.size
+        W, eye, zero = _entrywise(w, Y), sp.eye_array(k), sp.csc_array((k, k))
+        return ConeForm(
+            offset=Y,
+            quadratic_e=np.zeros(k),
+            quadratic_t=np.concatenate([W, np.zeros(2 * k)]),
+            linear_t=self.delta * np.concatenate([np.zeros(k), W, W]),
+            G_e=sp.csc_array(sp.vstack([eye, zero, zero])),
+            G_t=sp.csc_array(
+                sp.block_array([[-eye, -eye, eye], [None, -eye, None], [None, None, -eye]])
+            ),
+            h=np.zeros(3 * k),
+            cones=(("zero", k), ("nonnegative", 2 * k)),
+        )
+
+
+class Quantile(RegressionLoss):
+    r"""Pinball loss :math:`\tau (y - f)_+ + (1 - \tau)(f - y)_+`; conjugate :math:`v y` on :math:`-\tau \le v \le 1 - \tau`.
+
+    Parameters
+    ----------
+    tau : float, default=0.5
+        The quantile to estimate, between 0 and 1.
+    """
+
+    name = "quantile"
+
+    def __init__(self, tau: float = 0.5) -> None:
+        if not 0 < tau < 1:
+            raise ValueError(f"tau of the quantile loss must lie strictly between 0 and 1, got {tau!r}")
+        self.tau = float(tau)
+
+    def _slopes(self) -> tuple[float, float]:
+        """Cost of one unit below and above the target."""
+        return self.tau, 1.0 - self.tau
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        below, above = self._slopes()
+        e = F - Y
+        return (above * np.maximum(e, 0.0) + below * np.maximum(-e, 0.0)).sum(axis=1)
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        below, above = self._slopes()
+        return np.where(F > Y, above, np.where(F < Y, -below, 0.0))
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        below, above = self._slopes()
+        return np.where((V >= -below) & (V <= above), V * Y, np.inf).sum(axis=1)
+
+    def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        below, above = self._slopes()
+        return np.clip(V, -below, above)
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        # e = a - b with a, b >= 0.
+        below, above = self._slopes()
+        k = Y.size
+        W, eye, zero = _entrywise(w, Y), sp.eye_array(k), sp.csc_array((k, k))
+        return ConeForm(
+            offset=Y,
+            quadratic_e=np.zeros(k),
+            quadratic_t=np.zeros(2 * k),
+            linear_t=np.concatenate([above * W, below * W]),
+            G_e=sp.csc_array(sp.vstack([eye, zero, zero])),
+            G_t=sp.csc_array(sp.block_array([[-eye, eye], [-eye, None], [None, -eye]])),
+            h=np.zeros(3 * k),
+            cones=(("zero", k), ("nonnegative", 2 * k)),
+        )
+
+
+class Absolute(Quantile):
+    r""":math:`|f - y|`; conjugate :math:`v y` on :math:`|v| \le 1`. Twice the pinball loss of the median."""
+
+    name = "absolute"
+
+    def __init__(self) -> None:
+        pass
+
+    def _slopes(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+
+class ExactFit(RegressionLoss):
+    r"""The indicator of :math:`f = y`: minimum-norm interpolation, 003 eq. 6; conjugate :math:`v y`.
+
+    Parameters
+    ----------
+    tol : float, default=1e-6
+        Largest residual, relative to ``max(1, max|y|)``, that still counts as a fit in :meth:`rows`.
+    """
+
+    name = "exact_fit"
+    full_domain = True
+
+    def __init__(self, tol: float = 1e-6) -> None:
+        self.tol = float(tol)
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        allowed = self.tol * max(1.0, float(np.abs(Y).max(initial=0.0)))
+        return np.where((np.abs(F - Y) <= allowed).all(axis=1), 0.0, np.inf)
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.zeros_like(F)
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        return (V * Y).sum(axis=1)
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        k = Y.size
+        return ConeForm(
+            offset=Y,
+            quadratic_e=np.zeros(k),
+            G_e=sp.csc_array(sp.eye_array(k)),
+            G_t=sp.csc_array((k, 0)),
+            h=np.zeros(k),
+            cones=(("zero", k),),
+        )

@@ -1,0 +1,136 @@
+"""What training returns: an ordinary network, its weights plain arrays."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bidual._files import write_json
+from bidual._typing import Array, FloatArray
+from bidual.losses import Loss, get_loss
+
+if TYPE_CHECKING:
+    import torch
+
+#: Version of the file format; files of a newer one are refused.
+FORMAT_VERSION = 1
+
+
+def normalise_weights(sample_weight: Array | None, n: int) -> FloatArray:
+    """Sample weights that sum to one: the mean of DESIGN's normalisation."""
+    if sample_weight is None:
+        return np.full(n, 1.0 / n)
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight must be finite and not negative")
+    if not weights.sum() > 0:
+        raise ValueError("sample_weight is zero for every row: nothing to train on")
+    return weights / weights.sum()
+
+
+class Network(ABC):
+    """A network with fixed weights.
+
+    Subclasses hold their weights as attributes and are registered under :attr:`kind`, the name that model
+    files use.
+    """
+
+    kind: ClassVar[str]
+    #: All kinds of network, by name.
+    registry: ClassVar[dict[str, type[Network]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in vars(cls):
+            Network.registry[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def n_inputs(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def n_neurons(self) -> int: ...
+
+    @abstractmethod
+    def forward(self, X: FloatArray) -> FloatArray:
+        """Outputs ``(n, C)``."""
+
+    @abstractmethod
+    def penalty(self) -> float:
+        """What weight decay charges for these weights, per unit of beta."""
+
+    @abstractmethod
+    def weights(self) -> dict[str, Array | None]:
+        """The weights by name: the arguments that rebuild this network."""
+
+    @abstractmethod
+    def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
+        """The same function as a torch module mapping ``(n, d)`` to ``(n, C)``; float64 unless said otherwise."""
+
+    def predict(self, X: Array) -> FloatArray:
+        """Outputs: ``(n,)`` for one output, ``(n, C)`` for several. For a classifier these are scores."""
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            raise ValueError(f"X must have shape (n, {self.n_inputs}), got {X.shape}")
+        F = self.forward(X)
+        return F[:, 0] if self.n_outputs == 1 else F
+
+    def objective(
+        self,
+        X: Array,
+        y: Array,
+        *,
+        beta: float,
+        loss: str | Loss = "squared",
+        sample_weight: Array | None = None,
+    ) -> float:
+        r"""Regularised training objective :math:`L(f(X), y) + \beta \cdot` :meth:`penalty`, from scratch.
+
+        ``y`` is what the loss encodes: numbers for regression, class codes (or -1/+1) for classification.
+        """
+        loss = get_loss(loss)
+        F = self.predict(X).reshape(len(X), self.n_outputs)
+        Y = loss.encode(y, n_classes=max(2, self.n_outputs) if loss.classification else None)
+        if Y.shape != F.shape:
+            raise ValueError(f"y gives targets of shape {Y.shape}, but the network's outputs have {F.shape}")
+        return loss.value(F, Y, normalise_weights(sample_weight, len(Y))) + beta * self.penalty()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists and numbers."""
+        weights = {k: None if v is None else np.asarray(v).tolist() for k, v in self.weights().items()}
+        return {"kind": self.kind, "n_inputs": self.n_inputs, "n_outputs": self.n_outputs, "weights": weights}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Network:
+        """Inverse of :meth:`to_dict`."""
+        kind = data.get("kind")
+        if kind not in cls.registry:
+            raise ValueError(f"unknown kind of network {kind!r}; this version knows {sorted(cls.registry)}")
+        try:
+            return cls.registry[kind]._rebuild(data)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the description of the {kind} network is incomplete: {error!r}") from error
+
+    @classmethod
+    def _rebuild(cls, data: dict[str, Any]) -> Network:
+        return cls(**data["weights"])
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the network to a JSON file, atomically; :func:`bidual.load` reads it back bit for bit."""
+        return write_json(
+            path, {"format": "bidual.network", "version": FORMAT_VERSION, "network": self.to_dict()}
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_inputs} inputs, {self.n_neurons} neurons, {self.n_outputs} outputs)"

@@ -1,0 +1,69 @@
+"""To and from torch. Imported only when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+try:
+    import torch
+except ImportError as error:  # pragma: no cover - depends on the installation
+    raise ImportError("this needs PyTorch: pip install 'bidual[torch]'") from error
+
+from bidual._typing import Array
+
+if TYPE_CHECKING:
+    from bidual.networks.two_layer import TwoLayerNetwork
+
+
+def _linear(weight: Array, bias: Array | None, dtype: torch.dtype) -> torch.nn.Linear:
+    out_features, in_features = weight.shape
+    with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: leave the user's stream alone
+        layer = torch.nn.utils.skip_init(
+            torch.nn.Linear, in_features, out_features, bias=bias is not None, dtype=dtype
+        )
+    with torch.no_grad():
+        layer.weight.copy_(torch.as_tensor(np.ascontiguousarray(weight)))
+        if bias is not None:
+            layer.bias.copy_(torch.as_tensor(np.ascontiguousarray(bias)))
+    return layer
+
+
+def two_layer_module(network: TwoLayerNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
+    """``Sequential(Linear, ReLU, Linear)`` with the weights of ``network``."""
+    dtype = torch.float64 if dtype is None else dtype
+    return torch.nn.Sequential(
+        _linear(network.hidden_weights, network.hidden_bias, dtype),
+        torch.nn.ReLU(),
+        _linear(network.output_weights.T, network.intercept, dtype),
+    )
+
+
+def two_layer_weights(module: object) -> dict[str, Array | None]:
+    """The arguments of :class:`TwoLayerNetwork` from ``Sequential(Linear, ReLU, Linear)``."""
+    layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
+    layers = [layer for layer in layers if not isinstance(layer, torch.nn.Identity | torch.nn.Dropout)]
+    kinds = [torch.nn.Linear, torch.nn.ReLU, torch.nn.Linear]
+    if len(layers) != 3 or not all(isinstance(layer, kind) for layer, kind in zip(layers, kinds, strict=True)):
+        raise ValueError(
+            "expected torch.nn.Sequential(Linear, ReLU, Linear); got "
+            + (
+                f"Sequential({', '.join(type(x).__name__ for x in layers)})"
+                if layers
+                else type(module).__name__
+            )
+        )
+
+    def numbers(tensor: torch.Tensor | None) -> Array | None:
+        return None if tensor is None else tensor.detach().to("cpu", torch.float64).numpy()
+
+    first, _, last = layers
+    output = numbers(last.weight)  # type: ignore[arg-type]
+    assert output is not None
+    return {
+        "hidden_weights": numbers(first.weight),  # type: ignore[arg-type]
+        "hidden_bias": numbers(first.bias),  # type: ignore[arg-type]
+        "output_weights": output.T,
+        "intercept": numbers(last.bias),  # type: ignore[arg-type]
+    }

@@ -1,0 +1,113 @@
+"""The two-layer ReLU network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bidual._typing import Array, FloatArray
+from bidual.networks.base import Network
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _finite(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != len(shape) or any(s not in (None, k) for s, k in zip(shape, array.shape, strict=True)):
+        wanted = ", ".join("any" if s is None else str(s) for s in shape)
+        raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains NaN or infinity")
+    return array
+
+
+class TwoLayerNetwork(Network):
+    r""":math:`f(x) = \sum_j (u_j^T x + b_j)_+ \alpha_j + b` (003 eq. 1).
+
+    Parameters
+    ----------
+    hidden_weights : array of shape (m, d)
+        Rows are the :math:`u_j`.
+    output_weights : array of shape (m, C)
+        Rows are the :math:`\alpha_j`.
+    hidden_bias : array of shape (m,) or None
+        The :math:`b_j`, regularised like weights; None if the network has none.
+    intercept : array of shape (C,) or None
+        Free output bias; None is zero.
+    """
+
+    kind = "two_layer"
+
+    def __init__(
+        self,
+        hidden_weights: ArrayLike,
+        output_weights: ArrayLike,
+        hidden_bias: ArrayLike | None = None,
+        intercept: ArrayLike | None = None,
+    ) -> None:
+        self.hidden_weights = _finite("hidden_weights", hidden_weights, (None, None))
+        m = len(self.hidden_weights)
+        self.output_weights = _finite("output_weights", output_weights, (m, None))
+        self.hidden_bias = None if hidden_bias is None else _finite("hidden_bias", hidden_bias, (m,))
+        self.intercept = (
+            np.zeros(self.n_outputs)
+            if intercept is None
+            else _finite("intercept", intercept, (self.n_outputs,))
+        )
+
+    @property
+    def n_inputs(self) -> int:
+        return int(self.hidden_weights.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        return int(self.output_weights.shape[1])
+
+    @property
+    def n_neurons(self) -> int:
+        return len(self.hidden_weights)
+
+    @property
+    def bias_vector(self) -> FloatArray:
+        """Hidden biases as an array, zeros if the network has none."""
+        return np.zeros(self.n_neurons) if self.hidden_bias is None else self.hidden_bias
+
+    def hidden(self, X: FloatArray) -> FloatArray:
+        """Activations of the hidden layer, ``(n, m)``."""
+        return np.maximum(X @ self.hidden_weights.T + self.bias_vector, 0.0)
+
+    def forward(self, X: FloatArray) -> FloatArray:
+        return self.hidden(X) @ self.output_weights + self.intercept
+
+    def penalty(self) -> float:
+        r""":math:`\tfrac12 \sum_j (\|u_j\|^2 + b_j^2 + \|\alpha_j\|^2)`, 003 eq. 2."""
+        return 0.5 * float(
+            (self.hidden_weights**2).sum() + (self.bias_vector**2).sum() + (self.output_weights**2).sum()
+        )
+
+    def weights(self) -> dict[str, Array | None]:
+        return {
+            "hidden_weights": self.hidden_weights,
+            "hidden_bias": self.hidden_bias,
+            "output_weights": self.output_weights,
+            "intercept": self.intercept,
+        }
+
+    @classmethod
+    def _rebuild(cls, data: dict[str, Any]) -> TwoLayerNetwork:
+        # A network without neurons is a list without rows: its widths are stored beside it.
+        w = data["weights"]
+        return cls(
+            hidden_weights=np.reshape(w["hidden_weights"], (-1, data["n_inputs"])),
+            output_weights=np.reshape(w["output_weights"], (-1, data["n_outputs"])),
+            hidden_bias=w["hidden_bias"],
+            intercept=w["intercept"],
+        )
+
+    def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
+        from bidual.networks.torch_bridge import two_layer_module
+
+        return two_layer_module(self, dtype)

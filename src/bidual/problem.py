@@ -1,0 +1,127 @@
+r"""The training problem every solver and certificate works on.
+
+An architecture turns data into a feature matrix M (N x p) and a fixed pooling A (n x N); a network is
+
+.. math:: F = A (M U^T)_+ \, \alpha + 1 b^T, \qquad U \in R^{m \times p}, \; \alpha \in R^{m \times C},
+
+and training minimises :math:`L(F) + \beta \sum_j \|u_j\| \|\alpha_j\|`, which equals the weight-decay
+objective :math:`L(F) + \tfrac\beta2 \sum_j (\|u_j\|^2 + \|\alpha_j\|^2)` at balanced weights (003 Lemma 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from bidual._typing import FloatArray
+from bidual.arrangements.patterns import row_space
+from bidual.losses import Loss
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """Hidden weights ``U`` (m x p) on the lifted features, output weights ``alpha`` (m x C) and intercept (C)."""
+
+    U: FloatArray
+    alpha: FloatArray
+    intercept: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.U)
+
+    @classmethod
+    def none(cls, p: int, intercept: FloatArray) -> Neurons:
+        """The network without neurons."""
+        return cls(np.zeros((0, p)), np.zeros((0, len(intercept))), intercept)
+
+    @cached_property
+    def costs(self) -> FloatArray:
+        r""":math:`\|u_j\| \|\alpha_j\|`, what each neuron costs at balanced weights."""
+        return np.linalg.norm(self.U, axis=1) * np.linalg.norm(self.alpha, axis=1)
+
+    def balanced(self) -> Neurons:
+        r"""The same function with :math:`\|u_j\| = \|\alpha_j\|`, the cheapest scaling (003 Thm 1); dead neurons removed."""
+        u, a = np.linalg.norm(self.U, axis=1), np.linalg.norm(self.alpha, axis=1)
+        alive = (u > 0) & (a > 0)
+        ratio = np.sqrt(a[alive] / u[alive])[:, None]
+        return Neurons(self.U[alive] * ratio, self.alpha[alive] / ratio, self.intercept)
+
+    def take(self, index: object) -> Neurons:
+        """Only the neurons in ``index``."""
+        return replace(self, U=self.U[index], alpha=self.alpha[index])  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""Minimise :math:`L(A (M U^T)_+ \alpha + 1 b^T) + \beta \sum_j \|u_j\| \|\alpha_j\|`.
+
+    Attributes
+    ----------
+    M : ndarray, shape (N, p)
+        Lifted features.
+    A : sparse array of shape (n, N) or None
+        Pooling of lifted rows into samples, with non-negative entries; None is the identity.
+    Y : ndarray, shape (n, C)
+        Encoded targets.
+    w : ndarray, shape (n,)
+        Positive weights that sum to one.
+    loss : Loss
+    beta : float
+        Strength of weight decay, positive.
+    fit_intercept : bool
+        Whether b is free (unregularised) or zero.
+    """
+
+    M: FloatArray
+    A: sp.csr_array | None
+    Y: FloatArray
+    w: FloatArray
+    loss: Loss
+    beta: float
+    fit_intercept: bool
+
+    @property
+    def n_outputs(self) -> int:
+        return int(self.Y.shape[1])
+
+    @cached_property
+    def basis(self) -> FloatArray:
+        """Orthonormal basis ``(p, r)`` of the row space of M: training happens in these coordinates."""
+        return row_space(self.M)
+
+    @cached_property
+    def reduced(self) -> FloatArray:
+        """M in the coordinates of :attr:`basis`, ``(N, r)``."""
+        return self.M if self.basis.shape[1] == self.M.shape[1] else self.M @ self.basis
+
+    @cached_property
+    def row_norms(self) -> FloatArray:
+        """Norms of the rows of M."""
+        return np.linalg.norm(self.M, axis=1)
+
+    def pool(self, hidden: FloatArray) -> FloatArray:
+        """``A hidden``: lifted rows to samples."""
+        return hidden if self.A is None else np.asarray(self.A @ hidden)
+
+    def spread(self, V: FloatArray) -> FloatArray:
+        """``A^T V``: a gradient at the outputs, seen by the lifted rows."""
+        return V if self.A is None else np.asarray(self.A.T @ V)
+
+    def outputs(self, neurons: Neurons) -> FloatArray:
+        """``F`` of the neurons, ``(n, C)``."""
+        hidden = np.maximum(self.M @ neurons.U.T, 0.0)
+        return self.pool(hidden) @ neurons.alpha + neurons.intercept
+
+    def loss_value(self, F: FloatArray) -> float:
+        return self.loss.value(F, self.Y, self.w)
+
+    def objective(self, neurons: Neurons) -> float:
+        """Loss plus beta times the cost of the neurons."""
+        return self.loss_value(self.outputs(neurons)) + self.beta * float(neurons.costs.sum())
+
+    def dual_value(self, V: FloatArray) -> float:
+        r"""The dual objective :math:`-L^*(-V)` (003 Theorem 6)."""
+        return -self.loss.conjugate(-V, self.Y, self.w)
