@@ -150,9 +150,7 @@ def _group_parallel(units: FloatArray, tol: float) -> tuple[IntArray, BoolArray,
     return group, side, representatives
 
 
-def _cells(
-    normals: FloatArray, *, want_facets: bool
-) -> tuple[BoolArray, FloatArray, tuple[IntArray, IntArray]]:
+def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatArray, tuple[IntArray, IntArray]]:
     """Cells of the arrangement of distinct hyperplanes with unit ``normals``, of full rank.
 
     Returns signs ``(P, m)``, unit witnesses ``(P, r)``, and facets in compressed form (empty unless

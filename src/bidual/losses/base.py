@@ -29,16 +29,17 @@ from bidual._typing import Array, FloatArray
 class ConeForm:
     r"""A loss as a cone program in ``E = F - offset`` and extra variables ``t``.
 
-    .. math:: \min_t \; \tfrac12 e^T \mathrm{diag}(q_e) e + \tfrac12 t^T \mathrm{diag}(q_t) t
+    .. math:: \min_t \; \tfrac12 e^T Q_e e + c_e^T e + \tfrac12 t^T \mathrm{diag}(q_t) t
               + c_t^T t \quad \text{s.t.} \quad h - G_e e - G_t t \in \mathcal K.
 
-    ``e`` is ``E`` flattened row by row. ``cones`` lists pairs ``(kind, size)`` with kind ``"zero"``,
+    ``e`` is ``E`` flattened row by row; :math:`Q_e` is symmetric (an array stands for its diagonal). ``cones`` lists pairs ``(kind, size)`` with kind ``"zero"``,
     ``"nonnegative"`` or ``"exponential"`` (size counts three-dimensional cones), in the order of
     the rows.
     """
 
     offset: FloatArray
-    quadratic_e: FloatArray
+    quadratic_e: FloatArray | sp.csc_array
+    linear_e: FloatArray | float = 0.0
     quadratic_t: FloatArray = field(default_factory=lambda: np.zeros(0))
     linear_t: FloatArray = field(default_factory=lambda: np.zeros(0))
     G_e: sp.csc_array | None = None
@@ -85,6 +86,10 @@ class Loss(ABC):
     def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         """Diagonal of the Hessian of every row, ``(n, C)``."""
         raise TypeError(f"the loss {self.name!r} has no curvature: it is not smooth")
+
+    def row_hessians(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        """Hessian of every row, ``(n, C, C)``."""
+        return self.row_curvatures(F, Y)[:, :, None] * np.eye(F.shape[1])
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         """A point in the domain of the conjugate near ``V`` (``V`` itself if it is inside)."""

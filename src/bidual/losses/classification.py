@@ -246,6 +246,10 @@ class Softmax(Loss):
         p = softmax(F, axis=1)
         return p * (1.0 - p)
 
+    def row_hessians(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        p = softmax(F, axis=1)
+        return p[:, :, None] * (np.eye(F.shape[1]) - p[:, None, :])
+
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         p = V + Y
         inside = (p >= -1e-14).all(axis=1) & (np.abs(p.sum(axis=1) - 1.0) <= 1e-12)
@@ -279,28 +283,23 @@ class Softmax(Loss):
         return np.asarray(softmax(F, axis=1))
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
-        # sum_c exp(f_c - f_y - t) <= 1: one exponential cone per output, variables t (n) and a (n C).
+        # t - f_y with sum_c exp(f_c - t) <= 1: one exponential cone per output, variables t (n) and a (n C).
         n, C = Y.shape
         k = n * C
         row = np.repeat(np.arange(n), C)
         entry = np.arange(k)
-        target = row * C + np.repeat(Y.argmax(axis=1), C)
         cone = n + 3 * entry
         one = np.ones(k)
-        G_e = sp.csc_array(
-            (np.concatenate([-one, one]), (np.concatenate([cone, cone]), np.concatenate([entry, target]))),
-            shape=(n + 3 * k, k),
-        )
+        G_e = sp.csc_array((-one, (cone, entry)), shape=(n + 3 * k, k))
         rows = np.concatenate([row, cone, cone + 2])
         columns = np.concatenate([n + entry, row, n + entry])
-        G_t = sp.csc_array(
-            (np.concatenate([one, one, -one]), (rows, columns)), shape=(n + 3 * k, n + k)
-        )
+        G_t = sp.csc_array((np.concatenate([one, one, -one]), (rows, columns)), shape=(n + 3 * k, n + k))
         h = np.zeros(n + 3 * k)
         h[:n] = h[cone + 1] = 1.0
         return ConeForm(
             offset=np.zeros_like(Y),
             quadratic_e=np.zeros(k),
+            linear_e=-(w[:, None] * Y).ravel(),
             quadratic_t=np.zeros(n + k),
             linear_t=np.concatenate([w, np.zeros(k)]),
             G_e=G_e,

@@ -91,9 +91,7 @@ class Huber(RegressionLoss):
             quadratic_t=np.concatenate([W, np.zeros(2 * k)]),
             linear_t=self.delta * np.concatenate([np.zeros(k), W, W]),
             G_e=sp.csc_array(sp.vstack([eye, zero, zero])),
-            G_t=sp.csc_array(
-                sp.block_array([[-eye, -eye, eye], [None, -eye, None], [None, None, -eye]])
-            ),
+            G_t=sp.csc_array(sp.block_array([[-eye, -eye, eye], [None, -eye, None], [None, None, -eye]])),
             h=np.zeros(3 * k),
             cones=(("zero", k), ("nonnegative", 2 * k)),
         )

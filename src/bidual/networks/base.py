@@ -128,9 +128,7 @@ class Network(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the network to a JSON file, atomically; :func:`bidual.load` reads it back bit for bit."""
-        return write_json(
-            path, {"format": "bidual.network", "version": FORMAT_VERSION, "network": self.to_dict()}
-        )
+        return write_json(path, {"format": "bidual.network", "version": FORMAT_VERSION, "network": self.to_dict()})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_inputs} inputs, {self.n_neurons} neurons, {self.n_outputs} outputs)"

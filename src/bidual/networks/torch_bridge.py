@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 def _linear(weight: Array, bias: Array | None, dtype: torch.dtype) -> torch.nn.Linear:
     out_features, in_features = weight.shape
     with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: leave the user's stream alone
-        layer = torch.nn.utils.skip_init(
-            torch.nn.Linear, in_features, out_features, bias=bias is not None, dtype=dtype
-        )
+        layer = torch.nn.utils.skip_init(torch.nn.Linear, in_features, out_features, bias=bias is not None, dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.as_tensor(np.ascontiguousarray(weight)))
         if bias is not None:
@@ -48,11 +46,7 @@ def two_layer_weights(module: object) -> dict[str, Array | None]:
     if len(layers) != 3 or not all(isinstance(layer, kind) for layer, kind in zip(layers, kinds, strict=True)):
         raise ValueError(
             "expected torch.nn.Sequential(Linear, ReLU, Linear); got "
-            + (
-                f"Sequential({', '.join(type(x).__name__ for x in layers)})"
-                if layers
-                else type(module).__name__
-            )
+            + (f"Sequential({', '.join(type(x).__name__ for x in layers)})" if layers else type(module).__name__)
         )
 
     def numbers(tensor: torch.Tensor | None) -> Array | None:

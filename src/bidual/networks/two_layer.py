@@ -53,9 +53,7 @@ class TwoLayerNetwork(Network):
         self.output_weights = _finite("output_weights", output_weights, (m, None))
         self.hidden_bias = None if hidden_bias is None else _finite("hidden_bias", hidden_bias, (m,))
         self.intercept = (
-            np.zeros(self.n_outputs)
-            if intercept is None
-            else _finite("intercept", intercept, (self.n_outputs,))
+            np.zeros(self.n_outputs) if intercept is None else _finite("intercept", intercept, (self.n_outputs,))
         )
 
     @property

@@ -1,0 +1,15 @@
+"""Certificates and the bounds behind them. They know nothing of how a network was trained."""
+
+from bidual.certificates.certificate import Certificate, relative_gap
+from bidual.certificates.dual import DualBound, lower_bound
+from bidual.certificates.patterns import certify_patterns, pattern_bound, spectral_bound
+
+__all__ = [
+    "Certificate",
+    "DualBound",
+    "certify_patterns",
+    "lower_bound",
+    "pattern_bound",
+    "relative_gap",
+    "spectral_bound",
+]

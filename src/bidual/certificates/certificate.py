@@ -1,0 +1,100 @@
+"""The certificate: how far a network is from the best possible one, and what exactly is proven."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bidual._files import read_json, write_json
+
+
+@dataclass(frozen=True)
+class Certificate:
+    r"""A pair of bounds around the optimal training objective.
+
+    Attributes
+    ----------
+    objective : float
+        Regularised objective of the network, evaluated on the network itself: an upper bound on the optimum.
+    lower_bound : float
+        Value of a feasible point of the dual problem.
+    rigorous : bool
+        True only if the lower bound holds for every network of the architecture and any width, proven with
+        floating-point slack accounted for.
+    scope : str
+        What the lower bound bounds: ``"global"`` (the best network of any width) or ``"patterns"`` (the best network
+        whose neurons use the activation patterns in use).
+    method : str
+        How the dual constraint was checked.
+    oracle_value : float
+        The largest value of the dual constraint that was found at the dual point, before scaling.
+    oracle_bound : float
+        The upper bound on it that the lower bound rests on.
+    beta : float
+        Weight decay; 0 stands for minimum-norm interpolation, where the objective is the penalty itself.
+    loss : str
+    n_patterns : int or None
+    elapsed : float
+        Seconds of training and certification.
+    """
+
+    objective: float
+    lower_bound: float
+    rigorous: bool
+    scope: str
+    method: str
+    oracle_value: float
+    oracle_bound: float
+    beta: float
+    loss: str
+    n_patterns: int | None = None
+    elapsed: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """``(objective - lower_bound) / max(objective, tiny)``."""
+        return relative_gap(self.objective, self.lower_bound)
+
+    def __str__(self) -> str:
+        best = "any network" if self.scope == "global" else f"any network on these {self.n_patterns} patterns"
+        proof = "proven" if self.rigorous else "not a global proof"
+        what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
+        return "\n".join(
+            [
+                f"Certificate ({what})",
+                f"  objective of this network    {self.objective:.8g}",
+                f"  lower bound for {best:<12} {self.lower_bound:.8g}",
+                f"  relative gap                 {self.gap:.2e}   ({proof}; {self.method})",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, with the gap beside them."""
+        return {**asdict(self), "gap": self.gap}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Certificate:
+        """Inverse of :meth:`to_dict`."""
+        names = {f.name for f in fields(cls)}
+        missing = {f.name for f in fields(cls) if f.name not in ("n_patterns", "elapsed")} - data.keys()
+        if missing:
+            raise ValueError(f"the certificate lacks {', '.join(sorted(missing))}")
+        return cls(**{k: v for k, v in data.items() if k in names})
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the certificate to a JSON file."""
+        return write_json(path, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate written by :meth:`save`."""
+        return cls.from_dict(read_json(path))
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """Gap relative to the objective; a bound above the objective by rounding counts as no gap."""
+    return max(0.0, objective - lower_bound) / max(objective, float(np.finfo(float).tiny))

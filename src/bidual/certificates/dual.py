@@ -1,0 +1,66 @@
+r"""From a dual point and a bound on its constraint to a lower bound.
+
+For any V with :math:`\max_u \|V^T A (Mu)_+\| \le G` over the unit ball, every
+:math:`c \in [0, \beta / G]` makes cV feasible, and :math:`-L^*(-cV)` bounds the optimum from below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from bidual._typing import FloatArray
+from bidual.problem import Problem
+
+
+@dataclass(frozen=True)
+class DualBound:
+    """A lower bound with its dual point.
+
+    Attributes
+    ----------
+    value : float
+    V : ndarray, shape (n, C)
+        The feasible dual point (scaled).
+    oracle_value, oracle_bound : float
+        Largest constraint value found, and its upper bound, before scaling.
+    """
+
+    value: float
+    V: FloatArray
+    oracle_value: float
+    oracle_bound: float
+
+
+def lower_bound(problem: Problem, V: FloatArray, oracle_value: float, oracle_bound: float) -> DualBound:
+    """The best lower bound along the ray of ``V``, given an upper bound on its dual constraint.
+
+    ``V`` must come from :meth:`bidual.losses.Loss.dual_point`.
+    """
+    # A constraint value lost in rounding sets no limit: then V itself is feasible.
+    floor = np.finfo(float).eps * float(np.linalg.norm(problem.spread(V), axis=1) @ problem.row_norms)
+    c_max = problem.beta / oracle_bound if oracle_bound > floor else 1.0
+
+    def value(c: float) -> float:
+        return problem.dual_value(c * V)
+
+    # Some domains are cones (V may grow), the others are only sure to hold the segment from 0 to V.
+    if not np.isfinite(value(c_max)):
+        c_max = min(c_max, 1.0)
+    search = minimize_scalar(
+        lambda c: -value(c) if np.isfinite(value(c)) else np.inf,
+        bounds=(0.0, c_max),
+        method="bounded",
+        options={"xatol": 1e-12 * c_max},
+    )
+    best = max((float(search.x), c_max, 0.0), key=value)
+    return DualBound(value(best) - _rounding(problem, best * V), best * V, oracle_value, oracle_bound)
+
+
+def _rounding(problem: Problem, V: FloatArray) -> float:
+    """What floating point may have added to the dual value: a few units of all terms summed up."""
+    rows = problem.loss.row_conjugates(-V / problem.w[:, None], problem.Y)
+    terms = problem.w @ np.abs(rows) + np.abs(V * problem.Y).sum() + ((V / problem.w[:, None]) * V).sum()
+    return float(8 * np.finfo(float).eps * terms)

@@ -1,0 +1,205 @@
+"""What the regressor and the classifier share: from arrays to a certified network."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bidual._typing import Array, FloatArray
+from bidual.architectures import Architecture, get_architecture
+from bidual.certificates import Certificate
+from bidual.losses import Loss
+from bidual.networks import Network, normalise_weights
+from bidual.problem import Problem
+from bidual.solvers import METHODS, HistoryEntry, Options, Solution
+
+ACTIVATIONS = ("relu",)
+
+
+class BaseReLU(BaseEstimator):
+    """Parameters, validation and training of all estimators of this family."""
+
+    network_: Network
+    certificate_: Certificate
+    history_: list[HistoryEntry]
+    n_iter_: int
+
+    def __init__(
+        self,
+        beta: float,
+        loss: str | Loss,
+        architecture: str | Architecture,
+        activation: str,
+        method: str,
+        n_patterns: int | None,
+        bias: bool,
+        fit_intercept: bool,
+        tol: float,
+        max_iter: int,
+        time_limit: float | None,
+        warm_start: bool,
+        random_state: int | np.random.RandomState | None,
+        verbose: int,
+    ) -> None:
+        self.beta = beta
+        self.loss = loss
+        self.architecture = architecture
+        self.activation = activation
+        self.method = method
+        self.n_patterns = n_patterns
+        self.bias = bias
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ---- results -------------------------------------------------------------------------------
+
+    @property
+    def objective_(self) -> float:
+        """Regularised training objective of :attr:`network_`, evaluated on the network itself."""
+        return self._certificate().objective
+
+    @property
+    def lower_bound_(self) -> float:
+        """Lower bound on the optimum (see ``certificate_.scope`` for which)."""
+        return self._certificate().lower_bound
+
+    @property
+    def gap_(self) -> float:
+        """``(objective_ - lower_bound_) / objective_``."""
+        return self._certificate().gap
+
+    @property
+    def n_neurons_(self) -> int:
+        """Number of hidden neurons."""
+        self._certificate()
+        return self.network_.n_neurons
+
+    def _certificate(self) -> Certificate:
+        # Properties must look absent, not broken, before fit (hasattr is how scikit-learn asks).
+        if not hasattr(self, "certificate_"):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        return self.certificate_
+
+    # ---- training ------------------------------------------------------------------------------
+
+    def _train(self, X: FloatArray, Y: FloatArray, loss: Loss, sample_weight: Array | None) -> None:
+        """Train on encoded targets ``Y (n, C)`` and set the fitted attributes."""
+        began = time.perf_counter()
+        self._check_parameters()
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        w = normalise_weights(sample_weight, len(X))
+        used = w > 0  # a row of weight zero must not even influence which patterns there are
+        lift = get_architecture(self.architecture).lift(X[used], bias=self.bias)
+        problem = Problem(
+            M=lift.M,
+            A=lift.A,
+            Y=Y[used],
+            w=w[used] / w[used].sum(),
+            loss=loss if self.beta > 0 else loss.limit(),
+            beta=float(self.beta) if self.beta > 0 else 1.0,
+            fit_intercept=self.fit_intercept,
+        )
+        if not np.isfinite(problem.row_norms**2).all():
+            raise ValueError("X has entries too large to square in floating point: rescale its columns")
+        start = None
+        if self.warm_start and hasattr(self, "network_"):
+            start = lift.neurons(self.network_)
+        options = Options(
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            n_patterns=self.n_patterns,
+            random_state=self.random_state,
+            start=start,
+            verbose=int(self.verbose),
+        )
+        solution = METHODS[self.method](problem, options)
+        self.network_ = lift.recover(solution.neurons)
+        self.n_iter_ = solution.n_iter
+        self.certificate_ = self._certify(problem, solution, X[used], began)
+        self.history_ = [*solution.history[:-1], self._last_entry(solution)]
+        self._warn(solution)
+        if self.verbose:
+            print(self.certificate_, flush=True)
+
+    def _certify(self, problem: Problem, solution: Solution, X: FloatArray, began: float) -> Certificate:
+        """The certificate of the network as returned, its objective evaluated from scratch."""
+        outputs = self.network_.forward(X)
+        objective = problem.loss_value(outputs) + problem.beta * self.network_.penalty()
+        return Certificate(
+            objective=objective,
+            lower_bound=min(solution.bound.value, objective),
+            rigorous=solution.rigorous,
+            scope=solution.scope,
+            method=solution.method,
+            oracle_value=solution.bound.oracle_value,
+            oracle_bound=solution.bound.oracle_bound,
+            beta=float(self.beta),
+            loss=problem.loss.name,
+            n_patterns=solution.n_patterns,
+            elapsed=time.perf_counter() - began,
+        )
+
+    def _last_entry(self, solution: Solution) -> HistoryEntry:
+        return replace(
+            solution.history[-1], objective=self.certificate_.objective, lower_bound=self.certificate_.lower_bound
+        )
+
+    def _warn(self, solution: Solution) -> None:
+        """Say so when the gap is larger than asked for."""
+        gap = self.certificate_.gap
+        if gap <= self.tol:
+            return
+        if self.network_.n_outputs > 1 and solution.scope == "global":
+            advice = "with several outputs this method trains one neuron per output and bounds the rest loosely"
+        else:
+            advice = "raise max_iter or time_limit, or standardise the columns of X"
+        warnings.warn(
+            f"the relative gap {gap:.2e} is above tol={self.tol:g} ({solution.status}): objective "
+            f"{self.certificate_.objective:.6g}, lower bound {self.certificate_.lower_bound:.6g}; {advice}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _check_parameters(self) -> None:
+        """One sentence for each parameter that cannot be."""
+        if self.method not in METHODS:
+            raise ValueError(f"unknown method {self.method!r}: use one of {', '.join(map(repr, METHODS))}")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"unknown activation {self.activation!r}: use one of {', '.join(map(repr, ACTIVATIONS))}")
+        _check_number("beta", self.beta, at_least=0.0)
+        _check_number("tol", self.tol, at_least=0.0)
+        _check_number("max_iter", self.max_iter, at_least=1, integer=True)
+        if self.n_patterns is not None:
+            _check_number("n_patterns", self.n_patterns, at_least=1, integer=True)
+        if self.time_limit is not None:
+            _check_number("time_limit", self.time_limit, at_least=0.0)
+
+    # ---- prediction ----------------------------------------------------------------------------
+
+    def _outputs(self, X: Array) -> FloatArray:
+        """Network outputs ``(n, C)`` for new rows."""
+        check_is_fitted(self, "network_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.network_.forward(X)
+
+
+def _check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:
+    kind = Integral if integer else Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not at_least <= float(value) < np.inf:
+        noun = "an integer" if integer else "a number"
+        raise ValueError(f"{name} must be {noun} >= {at_least:g}, got {value!r}")

@@ -1,0 +1,162 @@
+"""ReLU networks for classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from bidual._typing import Array, FloatArray
+from bidual.architectures import Architecture
+from bidual.estimators.base import BaseReLU
+from bidual.losses import Logistic, Loss, MarginLoss, Softmax, Squared, SquaredHinge, get_loss
+
+
+class ReLUClassifier(ClassifierMixin, BaseReLU):
+    r"""A ReLU network for classes, trained to the global optimum of its weight-decay objective.
+
+    The objective is that of :class:`ReLURegressor` with a classification loss. Two classes are coded -1/+1 with one
+    output; more classes have one output each: "logistic" then means softmax cross-entropy, margin losses and
+    "squared" sum over the one-vs-rest codes.
+
+    Parameters
+    ----------
+    beta : float, default=1e-3
+        Weight decay. ``beta=0`` with a hinge loss asks for the smallest network of margin one, with the squared loss for
+        the smallest one that outputs the codes exactly.
+    loss : str or Loss, default="logistic"
+        "logistic" (or "softmax"), "hinge", "squared_hinge", "squared" (least squares on the codes), or an object.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with the sample weights.
+    architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, warm_start, random_state, \
+verbose
+        As in :class:`ReLURegressor`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    network_ : Network
+        Outputs scores; :meth:`predict` turns them into labels.
+    certificate_ : Certificate
+    objective_, lower_bound_, gap_ : float
+    n_neurons_, n_iter_ : int
+    history_ : list of HistoryEntry
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import ReLUClassifier
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> y = np.array(["even", "odd", "odd", "even"])
+    >>> est = ReLUClassifier(beta=1e-3, loss="hinge", method="exact").fit(X, y)
+    >>> est.predict(X).tolist()
+    ['even', 'odd', 'odd', 'even']
+    """
+
+    def __init__(
+        self,
+        beta: float = 1e-3,
+        *,
+        loss: str | Loss = "logistic",
+        class_weight: dict[Any, float] | str | None = None,
+        architecture: str | Architecture = "two_layer",
+        activation: str = "relu",
+        method: str = "sampled",
+        n_patterns: int | None = None,
+        bias: bool = True,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.class_weight = class_weight
+        super().__init__(
+            beta,
+            loss,
+            architecture,
+            activation,
+            method,
+            n_patterns,
+            bias,
+            fit_intercept,
+            tol,
+            max_iter,
+            time_limit,
+            warm_start,
+            random_state,
+            verbose,
+        )
+
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLUClassifier:
+        """Train on ``X (n, d)`` and labels ``y (n,)`` of any type."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y holds one class only ({classes[0]!r}): a classifier needs at least two classes in the training data"
+            )
+        if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
+            raise ValueError("warm_start needs the classes of the previous fit; y has others")
+        loss = _classification_loss(get_loss(self.loss), len(classes))
+        if self.class_weight is not None:
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            by_class = compute_sample_weight(self.class_weight, y)
+            sample_weight = by_class if sample_weight is None else by_class * sample_weight
+        self.classes_ = classes
+        self._loss = loss
+        self._train(X, _encode(loss, codes, len(classes)), loss, sample_weight)
+        return self
+
+    def decision_function(self, X: Array) -> FloatArray:
+        """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
+        F = self._outputs(X)
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: Array) -> Array:
+        """Labels of the highest score."""
+        F = self._outputs(X)
+        codes = (F[:, 0] > 0).astype(int) if F.shape[1] == 1 else F.argmax(axis=1)
+        return self.classes_[codes]
+
+    @available_if(lambda self: _has_probabilities(self.loss))
+    def predict_proba(self, X: Array) -> FloatArray:
+        """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
+        probabilities = self._loss.probabilities(self._outputs(X))
+        assert probabilities is not None
+        return probabilities
+
+    @available_if(lambda self: _has_probabilities(self.loss))
+    def predict_log_proba(self, X: Array) -> FloatArray:
+        """Logarithms of :meth:`predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+
+def _has_probabilities(loss: str | Loss) -> bool:
+    return type(get_loss(loss)).probabilities is not Loss.probabilities
+
+
+def _classification_loss(loss: Loss, n_classes: int) -> Loss:
+    """The loss as it acts on this many classes."""
+    if n_classes > 2 and type(loss) is Logistic:
+        return Softmax()
+    if n_classes == 2 and type(loss) is Softmax:
+        return Logistic()  # the same model with one output instead of two, which is cheaper
+    if loss.classification or type(loss) is Squared:
+        return loss
+    raise ValueError(f"the loss {loss.name!r} is for numbers: use ReLURegressor, or a classification loss")
+
+
+def _encode(loss: Loss, codes: Array, n_classes: int) -> FloatArray:
+    """Class codes as targets of the loss; least squares uses the codes of the margin losses."""
+    encoder: Loss = loss if loss.classification else SquaredHinge()
+    return encoder.encode(codes, n_classes)

@@ -1,0 +1,139 @@
+"""ReLU networks for regression."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from bidual._typing import Array, FloatArray
+from bidual.architectures import Architecture
+from bidual.estimators.base import BaseReLU
+from bidual.losses import Loss, get_loss
+
+
+class ReLURegressor(RegressorMixin, BaseReLU):
+    r"""A ReLU network trained to the global optimum of its weight-decay objective.
+
+    .. math:: \min_{m,\, u,\, \alpha,\, b} \; \sum_i w_i \, \ell(f(x_i), y_i)
+              + \frac{\beta}{2} \sum_{j=1}^m \big(\|u_j\|^2 + \|\alpha_j\|^2\big),
+              \qquad f(x) = \sum_j (u_j^T [x, 1])_+ \alpha_j + b,
+
+    over weights and width. Weights :math:`w_i` are the sample weights, normalised to sum to one.
+
+    Parameters
+    ----------
+    beta : float, default=1e-3
+        Weight decay. ``beta=0`` asks for the network of smallest penalty that fits the data exactly (003 eq. 6);
+        the objective is then that penalty.
+    loss : str or Loss, default="squared"
+        "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`.
+    architecture : str or Architecture, default="two_layer"
+    activation : {"relu"}, default="relu"
+    method : {"sampled", "exact"}, default="sampled"
+        "exact" enumerates every activation pattern (small rank only) and proves global optimality; "sampled" solves
+        the convex program on random patterns.
+    n_patterns : int or None, default=None
+        Patterns drawn by "sampled"; None means 100.
+    bias : bool, default=True
+        Hidden biases, regularised like weights.
+    fit_intercept : bool, default=True
+        Free output bias.
+    tol : float, default=1e-4
+        Relative gap to reach.
+    max_iter : int, default=200
+        Iterations of the convex solver.
+    time_limit : float or None, default=None
+        Seconds after which the best network so far is returned with its gap.
+    warm_start : bool, default=False
+        Start from the network of the previous fit ("sampled": its patterns are added).
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    network_ : Network
+        The trained network.
+    certificate_ : Certificate
+    objective_, lower_bound_, gap_ : float
+    n_neurons_, n_iter_ : int
+    history_ : list of HistoryEntry
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    ReLUClassifier : The same for classes.
+
+    Notes
+    -----
+    Training stops when ``(objective_ - lower_bound_) / objective_ <= tol``; otherwise a ``ConvergenceWarning`` says
+    what was reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import ReLURegressor
+    >>> X = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]])
+    >>> y = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    >>> est = ReLURegressor(beta=0.01, method="exact").fit(X, y)
+    >>> bool(est.gap_ < 1e-6), est.certificate_.rigorous
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        beta: float = 1e-3,
+        *,
+        loss: str | Loss = "squared",
+        architecture: str | Architecture = "two_layer",
+        activation: str = "relu",
+        method: str = "sampled",
+        n_patterns: int | None = None,
+        bias: bool = True,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            beta,
+            loss,
+            architecture,
+            activation,
+            method,
+            n_patterns,
+            bias,
+            fit_intercept,
+            tol,
+            max_iter,
+            time_limit,
+            warm_start,
+            random_state,
+            verbose,
+        )
+
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLURegressor:
+        """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
+        loss = get_loss(self.loss)
+        if loss.classification:
+            raise ValueError(f"the loss {loss.name!r} is for classes: use ReLUClassifier, or a regression loss")
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        self._single = y.ndim == 1
+        self._train(X, loss.encode(y), loss, sample_weight)
+        return self
+
+    def predict(self, X: Array) -> FloatArray:
+        """Predicted targets, in the shape of the ``y`` of fit."""
+        F = self._outputs(X)
+        return F[:, 0] if self._single else F
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

@@ -1,0 +1,22 @@
+"""Methods of training. Each takes a problem and options, and returns neurons with a lower bound."""
+
+from __future__ import annotations
+
+from bidual.solvers.base import HistoryEntry, Method, Options, Solution
+from bidual.solvers.conic import FiniteProgram, InfeasibleError
+from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
+
+METHODS: dict[str, Method] = {"exact": solve_exact, "sampled": solve_sampled}
+
+__all__ = [
+    "METHODS",
+    "FiniteProgram",
+    "HistoryEntry",
+    "InfeasibleError",
+    "Method",
+    "Options",
+    "Solution",
+    "solve_exact",
+    "solve_finite",
+    "solve_sampled",
+]

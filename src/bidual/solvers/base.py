@@ -1,0 +1,67 @@
+"""What every method of training takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bidual.certificates import DualBound
+from bidual.problem import Neurons, Problem
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to solve, as opposed to what (:class:`bidual.problem.Problem`)."""
+
+    tol: float = 1e-4
+    max_iter: int = 200
+    time_limit: float | None = None
+    n_patterns: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    start: Neurons | None = None
+    verbose: int = 0
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """State of a fit at one moment."""
+
+    elapsed: float
+    objective: float
+    lower_bound: float
+    n_neurons: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Neurons and the bound that goes with them.
+
+    Attributes
+    ----------
+    neurons : Neurons
+    bound : DualBound
+        Lower bound on the optimum of ``scope``.
+    scope : str
+        See :class:`bidual.certificates.Certificate`.
+    rigorous : bool
+    method : str
+        How the dual constraint was checked, in words.
+    status : str
+        Why the solver stopped, in words.
+    """
+
+    neurons: Neurons
+    bound: DualBound
+    scope: str
+    rigorous: bool
+    method: str
+    status: str
+    n_iter: int
+    n_patterns: int | None = None
+    history: list[HistoryEntry] = field(default_factory=list)
+
+
+#: A method of training.
+Method = Callable[[Problem, Options], Solution]
