@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._typing import FloatArray
+from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements.patterns import row_space
 from bidual.losses import Loss
 
@@ -43,15 +43,18 @@ class Neurons:
         return np.linalg.norm(self.U, axis=1) * np.linalg.norm(self.alpha, axis=1)
 
     def balanced(self) -> Neurons:
-        r"""The same function with :math:`\|u_j\| = \|\alpha_j\|`, the cheapest scaling (003 Thm 1); dead neurons removed."""
+        r"""The same function with :math:`\|u_j\| = \|\alpha_j\|`, the cheapest scaling (003 Thm 1).
+
+        Neurons that do nothing are removed.
+        """
         u, a = np.linalg.norm(self.U, axis=1), np.linalg.norm(self.alpha, axis=1)
         alive = (u > 0) & (a > 0)
         ratio = np.sqrt(a[alive] / u[alive])[:, None]
         return Neurons(self.U[alive] * ratio, self.alpha[alive] / ratio, self.intercept)
 
-    def take(self, index: object) -> Neurons:
+    def take(self, index: IntArray | BoolArray) -> Neurons:
         """Only the neurons in ``index``."""
-        return replace(self, U=self.U[index], alpha=self.alpha[index])  # type: ignore[index]
+        return replace(self, U=self.U[index], alpha=self.alpha[index])
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
     if max_patterns is not None and bound > max_patterns:
         raise ValueError(
             f"X has {len(lines)} distinct rows of rank {rank}: up to {bound:,} activation patterns, more than "
-            f"max_patterns={max_patterns:,}. Use method='sampled' (or sample_patterns), fewer rows or columns, or raise "
-            "max_patterns if the memory allows it"
+            f"max_patterns={max_patterns:,}. Use method='sampled' (or sample_patterns), fewer rows or columns, or "
+            "raise max_patterns if the memory allows it"
         )
     signs, witnesses, facets = _cells(lines.normals, want_facets=True)
     witnesses = witnesses @ basis.T
@@ -163,7 +163,7 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
         return signs, np.where(signs, normals[:, :1], -normals[:, :1]), facets
     if r == 2:
         return _arcs(normals)
-    found_signs: list[BoolArray] = []
+    found_signs: list[Array] = []
     found_witnesses: list[FloatArray] = []
     found_facet: list[IntArray] = []
     for k in range(m):
@@ -192,7 +192,7 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
 
 def _facets_on(normals: FloatArray, k: int) -> tuple[BoolArray, FloatArray]:
     """Facets on hyperplane ``k``: signs of all hyperplanes (column k is free) and points inside them."""
-    m, r = normals.shape
+    r = normals.shape[1]
     # Orthonormal basis of the hyperplane, by a Householder reflection that maps its normal to an axis.
     reflector = normals[k].copy()
     reflector[0] += 1.0 if reflector[0] >= 0 else -1.0

@@ -23,7 +23,7 @@ from bidual.problem import Problem
 def pattern_bound(
     problem: Problem, patterns: Patterns, V: FloatArray, cone_bounds: FloatArray | None = None
 ) -> tuple[float, float]:
-    r"""Value and upper bound of :math:`\max |v_c^T A (Mu)_+|` over the cones of ``patterns``, all outputs c, both signs.
+    r"""Value and upper bound of :math:`\max |v_c^T A (Mu)_+|` over the cones of ``patterns`` and all outputs c.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def pattern_bound(
 
 
 def spectral_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:
-    r"""Upper bound of :math:`\max \|V^T A (Mu)_+\|` by the spectral norms of :math:`V^T A D_i M`, ignoring the cones."""
+    r"""Upper bound of :math:`\max \|V^T A (Mu)_+\|` by spectral norms of :math:`V^T A D_i M`, ignoring the cones."""
     spread = problem.spread(V)
     worst = 0.0
     batch = max(1, 2**22 // max(1, spread.shape[0] * spread.shape[1]))

@@ -101,14 +101,13 @@ class BaseReLU(BaseEstimator):
         self._check_parameters()
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        w = normalise_weights(sample_weight, len(X))
-        used = w > 0  # a row of weight zero must not even influence which patterns there are
-        lift = get_architecture(self.architecture).lift(X[used], bias=self.bias)
+        X, Y, w = distinct_rows(X, Y, sample_weight)
+        lift = get_architecture(self.architecture).lift(X, bias=self.bias)
         problem = Problem(
             M=lift.M,
             A=lift.A,
-            Y=Y[used],
-            w=w[used] / w[used].sum(),
+            Y=Y,
+            w=w,
             loss=loss if self.beta > 0 else loss.limit(),
             beta=float(self.beta) if self.beta > 0 else 1.0,
             fit_intercept=self.fit_intercept,
@@ -130,7 +129,7 @@ class BaseReLU(BaseEstimator):
         solution = METHODS[self.method](problem, options)
         self.network_ = lift.recover(solution.neurons)
         self.n_iter_ = solution.n_iter
-        self.certificate_ = self._certify(problem, solution, X[used], began)
+        self.certificate_ = self._certify(problem, solution, X, began)
         self.history_ = [*solution.history[:-1], self._last_entry(solution)]
         self._warn(solution)
         if self.verbose:
@@ -196,6 +195,24 @@ class BaseReLU(BaseEstimator):
         check_is_fitted(self, "network_")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.network_.forward(X)
+
+
+def distinct_rows(
+    X: FloatArray, Y: FloatArray, sample_weight: Array | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Training rows in a canonical order, equal ones taken together, with weights that sum to one.
+
+    Rows of weight zero are left out: they must not even influence which patterns there are. Repeating a row, giving it
+    more weight, and reordering rows thus lead to the same digits.
+    """
+    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    normalise_weights(weights, len(X))  # raises on weights that cannot be
+    used = weights > 0
+    table = np.column_stack([X[used], Y[used]]) + 0.0  # -0.0 equals 0.0
+    rows, inverse = np.unique(table, axis=0, return_inverse=True)
+    summed = np.bincount(inverse.ravel(), weights=weights[used])
+    d = X.shape[1]
+    return np.ascontiguousarray(rows[:, :d]), np.ascontiguousarray(rows[:, d:]), summed / summed.sum()
 
 
 def _check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU
-from bidual.losses import Logistic, Loss, MarginLoss, Softmax, Squared, SquaredHinge, get_loss
+from bidual.losses import Logistic, Loss, Softmax, Squared, SquaredHinge, get_loss
 
 
 class ReLUClassifier(ClassifierMixin, BaseReLU):
@@ -27,14 +27,14 @@ class ReLUClassifier(ClassifierMixin, BaseReLU):
     Parameters
     ----------
     beta : float, default=1e-3
-        Weight decay. ``beta=0`` with a hinge loss asks for the smallest network of margin one, with the squared loss for
-        the smallest one that outputs the codes exactly.
+        Weight decay. ``beta=0`` with a hinge loss asks for the smallest network of margin one, with the squared loss
+        for the smallest one that outputs the codes exactly.
     loss : str or Loss, default="logistic"
         "logistic" (or "softmax"), "hinge", "squared_hinge", "squared" (least squares on the codes), or an object.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights.
-    architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, warm_start, random_state, \
-verbose
+    architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, warm_start, \
+random_state, verbose
         As in :class:`ReLURegressor`.
 
     Attributes
@@ -57,6 +57,8 @@ verbose
     >>> est.predict(X).tolist()
     ['even', 'odd', 'odd', 'even']
     """
+
+    classes_: Array
 
     def __init__(
         self,
@@ -131,7 +133,8 @@ verbose
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
-        probabilities = self._loss.probabilities(self._outputs(X))
+        F = self._outputs(X)
+        probabilities = self._loss.probabilities(F)
         assert probabilities is not None
         return probabilities
 

@@ -52,7 +52,8 @@ def get_loss(loss: str | Loss) -> Loss:
     if isinstance(loss, str) and loss in LOSSES:
         return LOSSES[loss]()
     raise ValueError(
-        f"unknown loss {loss!r}: use one of {', '.join(map(repr, sorted(LOSSES)))}, or an instance of bidual.losses.Loss"
+        f"unknown loss {loss!r}: use one of {', '.join(map(repr, sorted(LOSSES)))}, "
+        "or an instance of bidual.losses.Loss"
     )
 
 

@@ -32,7 +32,8 @@ class ConeForm:
     .. math:: \min_t \; \tfrac12 e^T Q_e e + c_e^T e + \tfrac12 t^T \mathrm{diag}(q_t) t
               + c_t^T t \quad \text{s.t.} \quad h - G_e e - G_t t \in \mathcal K.
 
-    ``e`` is ``E`` flattened row by row; :math:`Q_e` is symmetric (an array stands for its diagonal). ``cones`` lists pairs ``(kind, size)`` with kind ``"zero"``,
+    ``e`` is ``E`` flattened row by row; :math:`Q_e` is symmetric (an array stands for its diagonal). ``cones`` lists
+    pairs ``(kind, size)`` with kind ``"zero"``,
     ``"nonnegative"`` or ``"exponential"`` (size counts three-dimensional cones), in the order of
     the rows.
     """

@@ -228,7 +228,10 @@ class Margin(MarginLoss):
 
 
 class Softmax(Loss):
-    r"""Cross-entropy :math:`\log \sum_c e^{f_c} - f_y`; conjugate :math:`\sum_c p_c \log p_c` with :math:`p = v + y` on the simplex."""
+    r"""Cross-entropy :math:`\log \sum_c e^{f_c} - f_y`.
+
+    Conjugate :math:`\sum_c p_c \log p_c` with :math:`p = v + y` on the simplex.
+    """
 
     name = "softmax"
     classification = True

@@ -46,7 +46,9 @@ class Squared(RegressionLoss):
 
 
 class Huber(RegressionLoss):
-    r"""Quadratic for :math:`|e| \le \delta`, linear beyond; conjugate :math:`\tfrac12 v^2 + v y` on :math:`|v| \le \delta`.
+    r"""Quadratic for :math:`|e| \le \delta`, linear beyond.
+
+    Conjugate :math:`\tfrac12 v^2 + v y` on :math:`|v| \le \delta`.
 
     Parameters
     ----------
@@ -98,7 +100,9 @@ class Huber(RegressionLoss):
 
 
 class Quantile(RegressionLoss):
-    r"""Pinball loss :math:`\tau (y - f)_+ + (1 - \tau)(f - y)_+`; conjugate :math:`v y` on :math:`-\tau \le v \le 1 - \tau`.
+    r"""Pinball loss :math:`\tau (y - f)_+ + (1 - \tau)(f - y)_+`.
+
+    Conjugate :math:`v y` on :math:`-\tau \le v \le 1 - \tau`.
 
     Parameters
     ----------
@@ -128,7 +132,7 @@ class Quantile(RegressionLoss):
 
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         below, above = self._slopes()
-        return np.where((V >= -below) & (V <= above), V * Y, np.inf).sum(axis=1)
+        return np.where((-below <= V) & (above >= V), V * Y, np.inf).sum(axis=1)
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         below, above = self._slopes()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _linear(weight: Array, bias: Array | None, dtype: torch.dtype) -> torch.nn.Linear:
     out_features, in_features = weight.shape
     with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: leave the user's stream alone
-        layer = torch.nn.utils.skip_init(torch.nn.Linear, in_features, out_features, bias=bias is not None, dtype=dtype)
+        layer = torch.nn.Linear(in_features, out_features, bias=bias is not None, dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.as_tensor(np.ascontiguousarray(weight)))
         if bias is not None:

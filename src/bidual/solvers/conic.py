@@ -112,9 +112,10 @@ class FiniteProgram:
         if need > 0.8 * have:
             _, C, P, r = self.shape
             raise MemoryError(
-                f"the convex program on {P:,} patterns ({2 * C * P * r:,} variables, {2 * C * len(self.cone_pairs[0]):,} cone "
-                f"rows) needs about {need / 2**30:.1f} GiB, and {have / 2**30:.1f} GiB are free. Use method='sampled' with a "
-                "smaller n_patterns, or fewer rows or columns"
+                f"the convex program on {P:,} patterns ({2 * C * P * r:,} variables, "
+                f"{2 * C * len(self.cone_pairs[0]):,} cone rows) needs about {need / 2**30:.1f} GiB, and "
+                f"{have / 2**30:.1f} GiB are free. Use method='sampled' with a smaller n_patterns, or fewer rows or "
+                "columns"
             )
 
     # ---- assembly ------------------------------------------------------------------------------
@@ -238,14 +239,14 @@ class FiniteProgram:
         status = str(solution.status).split(".")[-1]
         if "PrimalInfeasible" in status:
             raise InfeasibleError(
-                f"no network fits these data exactly on the {P} activation patterns in use: equal inputs with different "
-                "targets cannot be interpolated, and without bias the network is zero at zero. Use beta > 0"
+                f"no network fits these data exactly on the {P} activation patterns in use: equal inputs with "
+                "different targets cannot be interpolated, and without bias the network is zero at zero. Use beta > 0"
             )
         x, y = np.array(solution.x), np.array(solution.z)
         if status not in _USABLE or not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise RuntimeError(
-                f"the conic solver stopped with status {status}; the data may be badly scaled (standardise the columns), "
-                "or beta far too small"
+                f"the conic solver stopped with status {status}; the data may be badly scaled (standardise the "
+                "columns), or beta far too small"
             )
         nC, n_t, groups = self.problem.Y.size, len(form.linear_t), signs * C
         z = x[nC + n_t : nC + n_t + groups * P * r].reshape(signs, C, r, P).swapaxes(2, 3)

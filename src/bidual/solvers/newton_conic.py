@@ -1,8 +1,8 @@
 r"""The finite program of any smooth loss, by damped Newton steps on quadratic programs.
 
-Each step minimises the model :math:`\langle g, F - F_k \rangle + \tfrac12 \langle F - F_k, H (F - F_k) \rangle` plus the penalty
-over the cones, and moves towards its minimiser until the true objective has decreased enough. This is how a loss
-without a cone form is trained, and how one whose exponential cones stall is finished.
+Each step minimises the model :math:`\langle g, F - F_k \rangle + \tfrac12 \langle F - F_k, H (F - F_k) \rangle` plus
+the penalty over the cones, and moves towards its minimiser until the true objective has decreased enough. This is how a
+loss without a cone form is trained, and how one whose exponential cones stall is finished.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def newton(
             "cone_form"
         )
     K = program.design()
-    signs, C, P, r = program.shape
+    _, C, P, r = program.shape
     Z = np.zeros(program.shape) if start is None else start.Z
     intercept = np.zeros(C) if start is None else start.intercept
 

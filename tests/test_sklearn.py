@@ -1,0 +1,27 @@
+"""scikit-learn's own battery, on every estimator."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from bidual import ReLUClassifier, ReLURegressor
+
+ESTIMATORS = [ReLURegressor(n_patterns=20, random_state=0), ReLUClassifier(n_patterns=20, random_state=0)]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:sklearn")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_the_battery_is_not_skipped(estimator):
+    assert len(list(estimator_checks_generator(estimator))) > 45
+
+
+def test_convergence_warning_is_the_one_of_scikit_learn():
+    assert issubclass(ConvergenceWarning, UserWarning)
