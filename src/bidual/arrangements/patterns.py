@@ -68,6 +68,17 @@ class Patterns:
         kind = "all" if self.complete else "some"
         return f"Patterns({kind} {len(self)} of {self.active.shape[1]} rows)"
 
+    def take(self, index: IntArray) -> Patterns:
+        """Some of the patterns."""
+        cone_rows = None
+        if self.cone_rows is not None:
+            indptr, indices = self.cone_rows
+            counts = np.diff(indptr)[index]
+            starts = np.concatenate([[0], np.cumsum(counts)])
+            within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
+            cone_rows = (starts, indices[np.repeat(indptr[index], counts) + within])
+        return Patterns(self.active[index], self.witnesses[index], False, cone_rows, self.tol)
+
     def rows_of(self, i: int) -> IntArray:
         """Rows that describe the cone of pattern ``i``."""
         if self.cone_rows is None:

@@ -2,14 +2,14 @@
 
 from bidual.certificates.certificate import Certificate, relative_gap
 from bidual.certificates.dual import DualBound, lower_bound
-from bidual.certificates.patterns import certify_patterns, pattern_bound, spectral_bound
+from bidual.certificates.patterns import ConeBounds, slack, spectral_bound
 
 __all__ = [
     "Certificate",
+    "ConeBounds",
     "DualBound",
-    "certify_patterns",
     "lower_bound",
-    "pattern_bound",
     "relative_gap",
+    "slack",
     "spectral_bound",
 ]

@@ -14,73 +14,110 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import nnls
 
-from bidual._typing import FloatArray
+from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
-from bidual.certificates.dual import DualBound, lower_bound
 from bidual.problem import Problem
 
 
-def pattern_bound(
-    problem: Problem, patterns: Patterns, V: FloatArray, cone_bounds: FloatArray | None = None
-) -> tuple[float, float]:
-    r"""Value and upper bound of :math:`\max |v_c^T A (Mu)_+|` over the cones of ``patterns`` and all outputs c.
+class ConeBounds:
+    r"""Upper bounds of :math:`s\, v_c^T A (Mu)_+` over the unit ball in each cone, for both signs s and all outputs c.
+
+    They start as the norms of the gradients and are tightened where it matters.
 
     Parameters
     ----------
+    problem : Problem
+    patterns : Patterns
     V : ndarray, shape (n, C)
-    cone_bounds : ndarray, shape (2, C, P), optional
+    known : ndarray, shape (2, C, P), optional
         Upper bounds known already, from the multipliers of a solver.
+
+    Attributes
+    ----------
+    values : ndarray, shape (2, C, P)
     """
-    rows = problem.reduced
-    spread = problem.spread(V)
-    C, P = V.shape[1], len(patterns)
-    if P == 0:
-        return 0.0, _slack(problem, patterns, spread)
-    gradients = np.stack([patterns.active.astype(np.float64) @ (spread[:, c : c + 1] * rows) for c in range(C)])
-    signed = np.stack([gradients, -gradients])  # (2, C, P, r)
-    bounds = np.linalg.norm(signed, axis=-1)
-    if cone_bounds is not None:
-        bounds = np.minimum(bounds, cone_bounds)
-    bounds = bounds.ravel()
-    exact = np.zeros(len(bounds), dtype=bool)
-    value = 0.0
-    # Tighten the largest bound until it is exact, or already below what an exact one attains.
-    while True:
-        b = int(np.argmax(bounds))
-        if exact[b] or bounds[b] <= value:
-            break
-        sign, c, i = np.unravel_index(b, (2, C, P))
-        cone = patterns.rows_of(int(i))
-        normals = np.where(patterns.active[i, cone], 1.0, -1.0)[:, None] * rows[cone]
-        bounds[b] = min(bounds[b], _cone_maximum(signed[sign, c, i], normals))
-        exact[b] = True
-        value = max(value, float(bounds[b]))
-    return value, float(bounds.max()) + _slack(problem, patterns, spread)
+
+    def __init__(self, problem: Problem, patterns: Patterns, V: FloatArray, known: FloatArray | None = None) -> None:
+        self.patterns = patterns
+        self._rows = problem.reduced
+        gradients = _gradients(problem, patterns, V)
+        self._gradients = np.stack([gradients, -gradients])  # (2, C, P, r)
+        self.values = np.linalg.norm(self._gradients, axis=-1)
+        if known is not None:
+            self.values = np.minimum(self.values, known)
+        self._exact = np.zeros(self.values.shape, dtype=bool)
+
+    def maximum(self) -> float:
+        """The largest value, exact: tightens the largest bound until it is attained."""
+        attained = 0.0
+        while self.values.size:
+            block = np.unravel_index(int(np.argmax(self.values)), self.values.shape)
+            if self._exact[block] or self.values[block] <= attained:
+                break
+            attained = max(attained, self._solve(block))
+        return attained
+
+    def tighten(self, threshold: float, sweeps: int = 30) -> None:
+        """Improve all bounds above ``threshold`` at once, by coordinate descent on the multipliers of the facets."""
+        if self.patterns.cone_rows is None:
+            return
+        sign, c, pattern = np.nonzero((self.values > threshold) & ~self._exact)
+        if not len(pattern):
+            return
+        normals, used = self._facets(pattern)
+        gradient = self._gradients[sign, c, pattern]
+        point = gradient.copy()
+        multipliers = np.zeros(used.shape)
+        for _ in range(sweeps):
+            for k in range(used.shape[1]):
+                normal = normals[:, k]
+                new = np.maximum(0.0, multipliers[:, k] - np.einsum("br,br->b", normal, point))
+                point += (new - multipliers[:, k])[:, None] * normal
+                multipliers[:, k] = new
+        bound = np.linalg.norm(gradient + np.einsum("bk,bkr->br", multipliers, normals), axis=1)
+        self.values[sign, c, pattern] = np.minimum(self.values[sign, c, pattern], bound)
+
+    def _facets(self, pattern: IntArray) -> tuple[FloatArray, BoolArray]:
+        """Inward unit normals of the facets, padded with zeros ``(B, k, r)``, and which of them are real."""
+        assert self.patterns.cone_rows is not None
+        indptr, indices = self.patterns.cone_rows
+        counts = indptr[pattern + 1] - indptr[pattern]
+        offsets = np.arange(int(counts.max(initial=0)))
+        used = offsets < counts[:, None]
+        row = indices[np.minimum(indptr[pattern][:, None] + offsets, len(indices) - 1)]
+        sign = np.where(self.patterns.active[pattern[:, None], row], 1.0, -1.0)
+        normals = self._rows[row] * (sign * used)[:, :, None]
+        lengths = np.linalg.norm(normals, axis=2, keepdims=True)
+        return normals / np.where(lengths > 0, lengths, 1.0), used
+
+    def _solve(self, block: tuple[np.intp, ...]) -> float:
+        """The exact value of one block."""
+        if not self._exact[block]:
+            pattern = int(block[-1])
+            cone = self.patterns.rows_of(pattern)
+            normals = np.where(self.patterns.active[pattern, cone], 1.0, -1.0)[:, None] * self._rows[cone]
+            self.values[block] = min(self.values[block], _cone_maximum(self._gradients[block], normals))
+            self._exact[block] = True
+        return float(self.values[block])
 
 
 def spectral_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:
     r"""Upper bound of :math:`\max \|V^T A (Mu)_+\|` by spectral norms of :math:`V^T A D_i M`, ignoring the cones."""
-    spread = problem.spread(V)
-    worst = 0.0
-    batch = max(1, 2**22 // max(1, spread.shape[0] * spread.shape[1]))
-    for start in range(0, len(patterns), batch):
-        active = patterns.active[start : start + batch].astype(np.float64)
-        gradients = np.einsum("pn,nr,nc->prc", active, problem.reduced, spread, optimize=True)
-        worst = max(worst, float(np.linalg.norm(gradients, 2, axis=(1, 2)).max()))
-    return worst, worst + _slack(problem, patterns, spread)
+    gradients = _gradients(problem, patterns, V)
+    worst = float(np.linalg.norm(gradients, 2, axis=(0, 2)).max(initial=0.0))
+    return worst, worst + slack(problem, patterns, V)
 
 
-def certify_patterns(
-    problem: Problem, patterns: Patterns, V: FloatArray, cone_bounds: FloatArray | None = None
-) -> DualBound:
-    """Lower bound on the program over ``patterns``; on all networks if the patterns are complete.
-
-    For several outputs the bound over complete patterns is the (weaker) spectral one, because neurons may feed all
-    outputs at once; over sampled patterns it is that of the program solved, where a neuron feeds one output.
-    """
-    if patterns.complete and problem.n_outputs > 1:
-        return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
-    return lower_bound(problem, V, *pattern_bound(problem, patterns, V, cone_bounds))
+def _gradients(problem: Problem, patterns: Patterns, V: FloatArray) -> FloatArray:
+    r""":math:`M^T D_i A^T v_c` for all outputs and patterns, ``(C, P, r)``; a few thousand patterns at a time."""
+    spread, rows = problem.spread(V), problem.reduced
+    C, r = V.shape[1], rows.shape[1]
+    weighted = (spread.T[:, :, None] * rows).transpose(1, 0, 2).reshape(len(rows), C * r)
+    chunks = [
+        patterns.active[start : start + 4096].astype(np.float64) @ weighted for start in range(0, len(patterns), 4096)
+    ]
+    stacked = np.concatenate(chunks) if chunks else np.zeros((0, C * r))
+    return np.ascontiguousarray(stacked.reshape(-1, C, r).swapaxes(0, 1))
 
 
 def _cone_maximum(c: FloatArray, normals: FloatArray) -> float:
@@ -99,12 +136,12 @@ def _cone_maximum(c: FloatArray, normals: FloatArray) -> float:
     return scale * float(np.linalg.norm(c / scale + units @ multipliers))
 
 
-def _slack(problem: Problem, patterns: Patterns, spread: FloatArray) -> float:
-    """What rounding, the reduction to the row space and merged hyperplanes may hide."""
+def slack(problem: Problem, patterns: Patterns, V: FloatArray) -> float:
+    """What rounding, the reduction to the row space and merged hyperplanes may hide from a bound."""
     lost = np.zeros(len(problem.M))
     if problem.reduced is not problem.M:
         lost = np.linalg.norm(problem.M - problem.reduced @ problem.basis.T, axis=1)
-    weight = np.linalg.norm(spread, axis=1)
+    weight = np.linalg.norm(problem.spread(V), axis=1)
     rank = problem.reduced.shape[1]
     eps = np.finfo(float).eps
     relative = (rank + 1) * patterns.tol + 4 * (rank + 4) * eps

@@ -67,6 +67,8 @@ class Loss(ABC):
     lipschitz: ClassVar[float] = np.inf
     #: Whether :meth:`row_conjugates` is finite everywhere.
     full_domain: ClassVar[bool] = False
+    #: Whether the loss is finite everywhere (an indicator is not).
+    finite: ClassVar[bool] = True
     #: Whether one row's outputs interact (softmax) instead of adding up column by column.
     coupled: ClassVar[bool] = False
 

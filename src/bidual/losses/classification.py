@@ -202,6 +202,7 @@ class Margin(MarginLoss):
     """
 
     name = "margin"
+    finite = False
 
     def __init__(self, tol: float = 1e-6) -> None:
         self.tol = float(tol)

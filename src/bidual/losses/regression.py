@@ -177,6 +177,7 @@ class ExactFit(RegressionLoss):
     """
 
     name = "exact_fit"
+    finite = False
     full_domain = True
 
     def __init__(self, tol: float = 1e-6) -> None:

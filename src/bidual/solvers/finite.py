@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, enumerate_patterns, patterns_of, sample_patterns
-from bidual.certificates import DualBound, certify_patterns
+from bidual.certificates import ConeBounds, DualBound, lower_bound, relative_gap, slack, spectral_bound
 from bidual.losses import ConeForm
 from bidual.problem import Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -21,6 +21,12 @@ from bidual.solvers.reduce import reduce_neurons
 
 #: Patterns drawn when the user does not say how many.
 DEFAULT_PATTERNS = 100
+#: Up to this many patterns are solved in one program; of more, a working set is.
+DIRECT = 150
+#: Patterns that may enter the working set in one round.
+BATCH = 100
+#: Statuses of the conic solver after which another round makes no sense.
+STOPPED = ("MaxTime", "CallbackTerminated")
 
 _STATUS = {
     "Solved": "solved",
@@ -50,45 +56,90 @@ def solve_sampled(problem: Problem, options: Options) -> Solution:
 
 
 def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: float | None = None) -> Solution:
-    """Solve the convex program on ``patterns`` and certify the result."""
+    """Solve the convex program on ``patterns`` and certify the result.
+
+    Few patterns go to the conic solver at once. Of many, only a working set does: the dual point prices all of
+    them, those that violate its constraint enter, those without weight leave, until the gap over all patterns is closed.
+    """
     began = time.perf_counter() if began is None else began
     if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
         patterns = replace(patterns, active=patterns.active[:0], witnesses=patterns.witnesses[:0], cone_rows=None)
-    program = FiniteProgram(problem, patterns)
-    program.check_memory()
-    if options.verbose:
-        signs, C, P, r = program.shape
-        print(f"bidual: convex program on {P} patterns, {signs * C * P * r} variables", flush=True)
-    form = problem.loss.cone_form(problem.Y, problem.w)
+    target = 1e-2 * options.tol
+    direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
+    working = np.arange(len(patterns) if direct else 0)
+    history: list[HistoryEntry] = []
+    best: DualBound | None = None
+    n_iter = 0
+    while True:
+        program = FiniteProgram(problem, patterns.take(working))
+        program.check_memory()
+        result = _solve_program(program, options, began)
+        neurons = block_neurons(problem, result)
+        V = _dual_point(problem, result.V)
+        bounds = ConeBounds(problem, patterns, V, _known_bounds(program, V, result, working, patterns))
+        bound = _bound(problem, patterns, V, bounds)
+        best = bound if best is None or bound.value > best.value else best
+        objective = problem.objective(neurons)
+        n_iter += max(1, result.iterations)
+        used = np.linalg.norm(result.Z, axis=-1).max(axis=(0, 1))
+        n_used = int((used > 1e-6 * used.max(initial=0.0)).sum())
+        history.append(HistoryEntry(time.perf_counter() - began, objective, best.value, n_used))
+        if options.verbose:
+            print(
+                f"bidual: {history[-1].elapsed:8.2f} s  {len(working):6d} of {len(patterns)} patterns  "
+                f"objective {objective:.8g}  gap {relative_gap(objective, best.value):.1e}",
+                flush=True,
+            )
+        if direct or relative_gap(objective, best.value) <= target or result.status in STOPPED:
+            break
+        violating = bounds.values.max(axis=(0, 1)) > problem.beta * (1 + 1e-9)
+        violating[working] = False
+        if not violating.any():
+            break
+        kept = working[used > 1e-8 * used.max(initial=0.0)]
+        working = np.concatenate([kept, _select(bounds.values.max(axis=(0, 1)), np.flatnonzero(violating))])
+    neurons = reduce_neurons(problem, neurons)
+    if problem.loss.smooth:
+        V = _dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
+        best = max(best, _bound(problem, patterns, V, ConeBounds(problem, patterns, V)), key=lambda b: b.value)
+    history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
+    return Solution(
+        neurons=neurons,
+        bound=best,
+        scope="global" if patterns.complete else "patterns",
+        rigorous=patterns.complete,
+        method=f"{'all' if patterns.complete else 'sampled:'} {len(patterns)} activation patterns",
+        status=_STATUS.get(result.status, result.status),
+        n_iter=n_iter,
+        n_patterns=len(patterns),
+        history=history,
+    )
+
+
+def _solve_program(program: FiniteProgram, options: Options, began: float) -> ConicResult:
+    """By one cone program where the loss has that form, else, or if that stalls, by Newton steps."""
+    loss = program.problem.loss
+    form = loss.cone_form(program.problem.Y, program.problem.w)
     solve = partial(_solve, program, options, began)
     result = None if form is None else solve(form)
     # Exponential cones may stall far from the optimum; Newton steps only need quadratic programs.
-    if result is None or (result.status in ("InsufficientProgress", "AlmostSolved") and problem.loss.smooth):
+    if result is None or (result.status in ("InsufficientProgress", "AlmostSolved") and loss.smooth):
         result = newton(program, solve, result, tol=min(1e-9, options.tol / 100))
-    neurons = reduce_neurons(problem, block_neurons(problem, result))
-    bound = _best_bound(program, result, neurons)
-    if options.verbose:
-        print(f"bidual: {_STATUS.get(result.status, result.status)} after {result.iterations} iterations", flush=True)
-    entry = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
-    return Solution(
-        neurons=neurons,
-        bound=bound,
-        scope="global" if patterns.complete else "patterns",
-        rigorous=patterns.complete,
-        method=f"all {len(patterns)} activation patterns"
-        if patterns.complete
-        else f"{len(patterns)} sampled activation patterns",
-        status=_STATUS.get(result.status, result.status),
-        n_iter=max(1, result.iterations),
-        n_patterns=len(patterns),
-        history=[entry],
-    )
+    return result
+
+
+def _select(values: FloatArray, candidates: IntArray) -> IntArray:
+    """Patterns to add: half of them the worst violators, half spread over the others, which are less alike."""
+    ranked = candidates[np.argsort(-values[candidates], kind="stable")]
+    half = BATCH // 2
+    rest = ranked[half:]
+    return np.concatenate([ranked[:half], rest[:: max(1, len(rest) // half)][:half]])
 
 
 def block_neurons(problem: Problem, result: ConicResult) -> Neurons:
     """One neuron per non-zero block: weights ``z``, output weight ``+-1`` on the block's output."""
-    signs, C, P, _ = result.Z.shape
-    U = result.Z.reshape(signs * C * P, -1)
+    signs, C, P, r = result.Z.shape
+    U = result.Z.reshape(signs * C * P, r)
     if problem.reduced is not problem.M:
         U = U @ problem.basis.T
     heads = np.stack([np.eye(C), -np.eye(C)]).reshape(signs * C, C)
@@ -108,25 +159,34 @@ def _solve(program: FiniteProgram, options: Options, began: float, form: ConeFor
         )
 
 
-def _best_bound(program: FiniteProgram, result: ConicResult, neurons: Neurons) -> DualBound:
-    """The better lower bound of two dual points: the solver's multipliers, and the gradient at the network."""
-    problem, patterns = program.problem, program.patterns
-    loss, centred = problem.loss, problem.fit_intercept
-    points = [result.V]
-    if loss.smooth:
-        points.append(-loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
-    bounds = []
-    for V in points:
-        V = loss.dual_point(V, problem.Y, problem.w, centred=centred)
-        bounds.append(certify_patterns(problem, patterns, V, _cone_bounds(program, V, result.cone_multipliers)))
-    return max(bounds, key=lambda bound: bound.value)
+def _dual_point(problem: Problem, V: FloatArray) -> FloatArray:
+    return problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
 
 
-def _cone_bounds(program: FiniteProgram, V: FloatArray, multipliers: FloatArray) -> FloatArray:
-    r""":math:`\|s\,M^T D_i A^T v_c + M^T (2 D_i - I) \lambda\|` with the solver's multipliers, ``(2, C, P)``."""
+def _bound(problem: Problem, patterns: Patterns, V: FloatArray, bounds: ConeBounds) -> DualBound:
+    """Lower bound from ``V``: over all networks if the patterns are complete, else over networks on the patterns.
+
+    For several outputs the bound over complete patterns is the (weaker) spectral one, because neurons may feed all
+    outputs at once; over sampled patterns it is that of the program solved, where a neuron feeds one output.
+    """
+    bounds.tighten(problem.beta)
+    if patterns.complete and problem.n_outputs > 1:
+        return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
+    value = bounds.maximum()
+    return lower_bound(problem, V, value, value + slack(problem, patterns, V))
+
+
+def _known_bounds(
+    program: FiniteProgram, V: FloatArray, result: ConicResult, working: IntArray, patterns: Patterns
+) -> FloatArray:
+    r"""Bounds :math:`\|s\,M^T D_i A^T v_c + M^T (2 D_i - I) \lambda\|` with the solver's multipliers.
+
+    Shape ``(2, C, P)``; infinite for patterns outside the working set.
+    """
     signs, C, P, r = program.shape
+    known = np.full((signs, C, len(patterns)), np.inf)
     gradients = (program.design().T @ V).T.reshape(1, C, r, P)
-    both = np.concatenate([gradients, -gradients])
-    Q = multipliers.shape[-1]
-    normals = program.cone_matrix().T @ np.maximum(multipliers, 0.0).reshape(-1, Q).T
-    return program.scale * np.linalg.norm(both + np.asarray(normals).T.reshape(signs, C, r, P), axis=2)
+    multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
+    normals = np.asarray(program.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
+    known[:, :, working] = program.scale * np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
+    return known

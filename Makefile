@@ -1,0 +1,40 @@
+# Everything here works on a machine with only Python 3.11+, git and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# pip is quiet; the sentinel is rebuilt when the requirements change.
+READY := $(VENV)/.ready
+
+.PHONY: run test lint types check bench-exact clean
+
+run: $(READY)
+	$(BIN)/python examples/quickstart.py --out run
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+check: lint types test
+
+bench-exact: $(READY)
+	$(BIN)/python benchmarks/exact_program.py --out benchmarks/RESULTS.md
+
+# torch first and pinned: an unpinned range pulls gigabytes of CUDA packages.
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "bidual needs Python 3.11 or newer; set PYTHON=..." && exit 1)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) run build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

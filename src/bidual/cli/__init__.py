@@ -1,0 +1,82 @@
+"""The command line: ``bidual fit``, ``bidual predict``, ``bidual info``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from inspect import getdoc
+from typing import Any
+
+import bidual
+from bidual.cli.commands import COMMANDS
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 1 after an error, 130 after Ctrl-C.
+
+    A command line that makes no sense raises ``SystemExit(2)``, as argparse does.
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = _show_warning
+            COMMANDS[args.command].run(args)
+        sys.stdout.flush()
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not flush into the pipe again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("bidual: interrupted", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, MemoryError, RuntimeError, TypeError) as error:
+        if args.verbose > 1:
+            raise
+        print(f"bidual: error: {_sentence(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bidual",
+        description=bidual.__doc__,
+        epilog="bidual COMMAND --help explains a command, with an example.",
+    )
+    parser.add_argument("--version", action="version", version=f"bidual {bidual.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        summary, _, example = (getdoc(command.run) or "").partition("\n\n")
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for flags, options in command.arguments:
+            sub.add_argument(*flags, **options)
+    return parser
+
+
+def _sentence(error: BaseException) -> str:
+    """An exception as one line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError) and not str(error):
+        return "out of memory"
+    return " ".join(str(error).splitlines()) or type(error).__name__
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line, without the source code around it."""
+    print(f"bidual: warning: {' '.join(str(message).splitlines())}", file=sys.stderr)

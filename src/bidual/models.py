@@ -1,0 +1,249 @@
+"""A network together with what it takes to use it on raw tables, and the files of both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from textwrap import shorten
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import bidual
+from bidual._files import read_json, write_json
+from bidual._typing import Array, FloatArray
+from bidual.architectures import get_architecture
+from bidual.certificates import Certificate
+from bidual.losses import Loss, SquaredHinge, get_loss, loss_from_dict
+from bidual.networks import FORMAT_VERSION, Network, normalise_weights
+
+Label: TypeAlias = str | int | float | bool
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The predicted column: the network predicts ``(y - centre) / scale``, or the codes of ``classes``."""
+
+    name: str
+    centre: float = 0.0
+    scale: float = 1.0
+    classes: tuple[Label, ...] | None = None  # in their original type
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.centre) and isfinite(self.scale) and self.scale > 0):
+            raise ValueError("centre and scale of the target must be finite, and the scale positive")
+        if self.classes is not None and len(set(self.classes)) != max(2, len(self.classes)):
+            raise ValueError("the classes must be two or more different labels")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the network was trained; ``loss`` is the loss as it acted on the encoded targets."""
+
+    loss: Loss
+    beta: float
+    bias: bool
+    fit_intercept: bool
+    architecture: str
+    method: str
+    n_rows: int
+    version: str
+
+    @classmethod
+    def of(cls, estimator: Any, n_rows: int) -> Training:
+        """The record of a fitted estimator."""
+        return cls(
+            # the classifier turns "logistic" into softmax when there are more than two classes
+            loss=getattr(estimator, "_loss", None) or get_loss(estimator.loss),
+            beta=float(estimator.beta),
+            bias=bool(estimator.bias),
+            fit_intercept=bool(estimator.fit_intercept),
+            architecture=get_architecture(estimator.architecture).name,
+            method=estimator.method,
+            n_rows=n_rows,
+            version=bidual.__version__,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained network that takes raw columns and answers in the units and labels of the training table.
+
+    Attributes
+    ----------
+    network : Network
+    feature_names : tuple of str
+        Columns in the order of the network's inputs.
+    target : Target
+    training : Training
+    certificate : Certificate
+    centre, scale : ndarray of shape (d,) or None
+        The network sees ``(X - centre) / scale``; None is the raw column.
+    """
+
+    network: Network
+    feature_names: tuple[str, ...]
+    target: Target
+    training: Training
+    certificate: Certificate
+    centre: FloatArray | None = None
+    scale: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        d, classes = self.network.n_inputs, self.target.classes
+        if len(set(self.feature_names)) != len(self.feature_names) or len(self.feature_names) != d:
+            raise ValueError(f"the network has {d} inputs: it needs as many different feature names")
+        for name, values, above in (("centre", self.centre, -np.inf), ("scale", self.scale, 0.0)):
+            if values is not None and (values.shape != (d,) or not ((values > above) & (values < np.inf)).all()):
+                raise ValueError(f"{name} must hold {d} finite numbers > {above:g}")
+        outputs = 1 if classes is None or len(classes) == 2 else len(classes)
+        if self.network.n_outputs != outputs:
+            raise ValueError(f"the target asks for {outputs} outputs, the network has {self.network.n_outputs}")
+
+    @property
+    def task(self) -> str:
+        """``"regression"`` or ``"classification"``."""
+        return "regression" if self.target.classes is None else "classification"
+
+    def transform(self, X: Any) -> FloatArray:
+        """Raw columns as inputs of the network: an array in the order of ``feature_names``, or a DataFrame by name."""
+        if hasattr(X, "columns"):
+            missing = [name for name in self.feature_names if name not in X.columns]
+            if missing:
+                raise ValueError(f"X lacks the columns {', '.join(map(repr, missing))}")
+            X = X[list(self.feature_names)]
+        X, d = np.asarray(X, dtype=np.float64), len(self.feature_names)
+        if X.ndim != 2 or X.shape[1] != d:
+            raise ValueError(f"X must have shape (n, {d}), got {X.shape}")
+        X = (X - (0.0 if self.centre is None else self.centre)) / (1.0 if self.scale is None else self.scale)
+        if not np.isfinite(X).all():
+            raise ValueError("X contains NaN or infinity, or numbers too large for this model")
+        return X
+
+    def encode_target(self, y: Array | Sequence[Any]) -> FloatArray:
+        """Raw targets as the ``(n, C)`` array the loss works on."""
+        if self.target.classes is None:
+            return (np.asarray(y, dtype=np.float64).reshape(-1, 1) - self.target.centre) / self.target.scale
+        code = {label: k for k, label in enumerate(self.target.classes)}
+        labels = np.asarray(y, dtype=object).tolist()
+        unknown = [label for label in labels if label not in code]
+        if unknown:
+            raise ValueError(f"{self.target.name!r} holds {unknown[0]!r}, which is none of the classes {list(code)}")
+        # least squares on classes uses the codes of the margin losses
+        encoder = self.training.loss if self.training.loss.classification else SquaredHinge()
+        return encoder.encode(np.array([code[label] for label in labels]), len(code))
+
+    def scores(self, X: Any) -> FloatArray:
+        """Outputs of the network: ``(n,)``, or ``(n, K)`` for more than two classes."""
+        return self.network.predict(self.transform(X))
+
+    def predict(self, X: Any) -> Array:
+        """Values in the units of the target, or labels."""
+        F = self.scores(X)
+        if self.target.classes is None:
+            return F * self.target.scale + self.target.centre
+        codes = (F > 0).astype(np.int64) if F.ndim == 1 else F.argmax(axis=1)
+        return np.array(self.target.classes)[codes]
+
+    def probabilities(self, X: Any) -> FloatArray:
+        """Class probabilities ``(n, K)``; ValueError if the loss does not model them."""
+        X = self.transform(X)
+        P = self.training.loss.probabilities(self.network.predict(X).reshape(len(X), -1))
+        if P is None:
+            raise ValueError(f"a {self.task} model of the loss {self.training.loss.name!r} has no probabilities")
+        return P
+
+    def score(self, X: Any, y: Array | Sequence[Any], sample_weight: Array | None = None) -> float:
+        """R² of a regression (NaN if y is constant), accuracy of a classification."""
+        prediction, w = self.predict(X), normalise_weights(sample_weight, len(y))
+        if self.target.classes is not None:
+            return float(w @ [label == truth for label, truth in zip(prediction.tolist(), y, strict=True)])
+        y = np.asarray(y, dtype=np.float64)
+        return 1.0 - float(w @ (y - prediction) ** 2) / float(w @ (y - w @ y) ** 2) if np.ptp(y) > 0 else float("nan")
+
+    def objective(self, X: Any, y: Array | Sequence[Any], sample_weight: Array | None = None) -> float:
+        """The training objective on raw data, in network space; on the training data that of the certificate."""
+        w, loss, beta = normalise_weights(sample_weight, len(y)), self.training.loss, self.training.beta
+        if beta == 0:  # the penalty of an exact fit
+            loss, beta = loss.limit(), 1.0
+        used = w > 0  # such a loss may be infinite where the weight is zero
+        X, Y = self.transform(X)[used], self.encode_target(y)[used]
+        return self.network.objective(X, Y, beta=beta, loss=loss, sample_weight=w[used])
+
+    def summary(self) -> str:
+        """A few lines for people."""
+        training, classes = self.training, self.target.classes
+        scaling, names = "raw" if self.scale is None else "standardised", shorten(", ".join(self.feature_names), 80)
+        what = self.task if classes is None else f"{self.task}, classes {', '.join(map(str, classes))}"
+        return "\n".join(
+            [
+                f"Model of {self.target.name!r} ({what})",
+                f"  features                     {len(self.feature_names)}, {scaling}: {names}",
+                f"  network                      {self.network!r}",
+                f"  trained on                   {training.n_rows} rows, {training.loss!r}, beta={training.beta:g}",
+                f"  by                           bidual {training.version}, method {training.method!r}",
+                str(self.certificate),
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists, numbers and strings."""
+        return {
+            "task": self.task,
+            "network": self.network.to_dict(),
+            "feature_names": list(self.feature_names),
+            "centre": None if self.centre is None else self.centre.tolist(),
+            "scale": None if self.scale is None else self.scale.tolist(),
+            "target": asdict(self.target),
+            "training": {**vars(self.training), "loss": self.training.loss.to_dict()},
+            "certificate": plain_certificate(self.certificate),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Model:
+        """Inverse of :meth:`to_dict`."""
+        target, training, certificate = data["target"], data["training"], data["certificate"].items()
+        centre, scale, classes = data["centre"], data["scale"], target["classes"]
+        return cls(
+            network=Network.from_dict(data["network"]),
+            feature_names=tuple(data["feature_names"]),
+            target=Target(**{**target, "classes": None if classes is None else tuple(classes)}),
+            training=Training(**{**training, "loss": loss_from_dict(training["loss"])}),
+            certificate=Certificate.from_dict({k: float(v) if v in _NOT_FINITE else v for k, v in certificate}),
+            centre=None if centre is None else np.array(centre, dtype=np.float64),
+            scale=None if scale is None else np.array(scale, dtype=np.float64),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to a JSON file, atomically; :func:`load` reads it back bit for bit."""
+        return write_json(path, {"format": "bidual.model", "version": FORMAT_VERSION, **self.to_dict()})
+
+
+def plain_certificate(certificate: Certificate) -> dict[str, Any]:
+    """The certificate as JSON can hold it: an objective that is infinite (no exact fit) becomes ``"inf"``."""
+    return {k: str(v) if str(v) in _NOT_FINITE else v for k, v in certificate.to_dict().items()}
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Network | Model]] = {
+    "bidual.network": lambda data: Network.from_dict(data["network"]),
+    "bidual.model": Model.from_dict,
+}
+
+
+def load(path: str | os.PathLike[str]) -> Network | Model:
+    """Read a file written by :meth:`Network.save` or :meth:`Model.save`; anything else raises ValueError."""
+    data = read_json(path)
+    if data.get("format") not in tuple(_READERS):
+        raise ValueError(f"{path} is not a bidual model file: its format is {data.get('format')!r}")
+    if data.get("version") not in range(1, FORMAT_VERSION + 1):
+        known = f"this bidual reads versions up to {FORMAT_VERSION}; a newer one may read it"
+        raise ValueError(f"{path} is of format version {data.get('version')!r}: {known}")
+    try:
+        return _READERS[data["format"]](data)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        lacks = "it lacks " if type(error) is KeyError else ""
+        raise ValueError(f"{path} is incomplete or damaged: {lacks}{error}") from error
