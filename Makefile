@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test lint types check bench-exact clean
+.PHONY: run test lint types check bench-foundation clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -25,8 +25,8 @@ types: $(READY)
 
 check: lint types test
 
-bench-exact: $(READY)
-	$(BIN)/python benchmarks/exact_program.py --out benchmarks/RESULTS.md
+bench-foundation: $(READY)
+	$(BIN)/python benchmarks/foundation.py
 
 # torch first and pinned: an unpinned range pulls gigabytes of CUDA packages.
 $(READY): pyproject.toml

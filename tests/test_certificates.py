@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bidual import Certificate, ReLUClassifier, ReLURegressor, TwoLayer, TwoLayerNetwork, enumerate_patterns
 from bidual.arrangements import sample_patterns
-from bidual.certificates import certify_patterns, lower_bound, pattern_bound, relative_gap, spectral_bound
+from bidual.certificates import ConeBounds, lower_bound, relative_gap, slack, spectral_bound
 from bidual.losses import Huber, Quantile, get_loss
 from bidual.problem import Problem
 
@@ -35,6 +35,16 @@ def make_problem(X, Y, loss, beta, *, bias=True, fit_intercept=True):
     lift = TwoLayer().lift(X, bias=bias)
     Y = Y[:, None] if Y.ndim == 1 else Y
     return Problem(lift.M, lift.A, Y, np.full(len(X), 1 / len(X)), get_loss(loss), beta, fit_intercept)
+
+
+def pattern_bound(problem, patterns, V, known=None):
+    """Value and upper bound of the dual constraint over the cones of the patterns."""
+    value = ConeBounds(problem, patterns, V, known).maximum()
+    return value, value + slack(problem, patterns, V)
+
+
+def certify_patterns(problem, patterns, V):
+    return lower_bound(problem, V, *pattern_bound(problem, patterns, V))
 
 
 def targets_of(loss, seed, n=6, d=2):
@@ -112,7 +122,7 @@ def test_any_dual_point_however_bad_gives_a_bound_below_the_true_optimum(index, 
 
 @pytest.mark.parametrize("index", range(len(LOSSES)), ids=IDS)
 def test_the_gradient_at_the_optimum_is_a_dual_point_without_gap(index):
-    name, loss, _ = LOSSES[index]
+    _, loss, _ = LOSSES[index]
     if not get_loss(loss).smooth:
         pytest.skip("a subgradient of a loss with kinks is not the dual solution")
     est, X, y = trained(index, True)
@@ -153,12 +163,13 @@ def test_pattern_bound_is_the_brute_force_maximum_over_directions(bias, seed):
     problem = make_problem(X, y, "squared", 1.0, bias=bias)
     V = np.random.default_rng(seed).standard_normal((6, 1))
     value, bound = pattern_bound(problem, enumerate_patterns(problem.M), V)
-    angles = np.linspace(0, 2 * np.pi, 40001)
+    boundaries = np.arctan2(problem.M[:, 0], -problem.M[:, 1])  # the maximum may sit on a kink
+    angles = np.concatenate([np.linspace(0, 2 * np.pi, 40001), boundaries, boundaries + np.pi])
     U = np.column_stack([np.cos(angles), np.sin(angles)])
     brute = np.abs(V[:, 0] @ np.maximum(problem.M @ U.T, 0)).max()
     assert bound >= brute
-    assert value == pytest.approx(brute, rel=1e-6)
-    assert bound == pytest.approx(brute, rel=1e-6)
+    assert value == pytest.approx(brute, rel=1e-7)
+    assert bound == pytest.approx(brute, rel=1e-7)
 
 
 @few
@@ -188,6 +199,30 @@ def test_multipliers_that_are_wrong_cannot_spoil_the_bound_when_they_are_true_up
     V = np.random.default_rng(seed).standard_normal((6, 1))
     loose = np.full((2, 1, len(patterns)), 1e9)
     assert pattern_bound(problem, patterns, V, loose) == pattern_bound(problem, patterns, V)
+
+
+@few
+@given(seed=seeds, share=st.floats(0.0, 0.99))
+def test_tightened_bounds_stay_above_the_constraint_in_every_cone_and_find_the_same_maximum(seed, share):
+    rng = np.random.default_rng(seed)
+    X, V = rng.standard_normal((7, 3)), rng.standard_normal((7, 2))
+    problem = make_problem(X, V, "squared", 1.0, bias=False)
+    patterns = enumerate_patterns(X)
+    bounds = ConeBounds(problem, patterns, V)
+    before = bounds.values.copy()
+    bounds.tighten(share * before.max())
+    assert (bounds.values <= before * (1 + 1e-12)).all()
+    U = rng.standard_normal((20000, 3))
+    U /= np.linalg.norm(U, axis=1, keepdims=True)
+    hidden = np.maximum(X @ U.T, 0)
+    names = {tuple(row): i for i, row in enumerate(patterns.active.tolist())}
+    cell = np.array([names[tuple(row)] for row in (U @ X.T >= 0).tolist()])
+    for s, sign in enumerate((1.0, -1.0)):
+        for c in range(2):
+            attained = np.full(len(patterns), -np.inf)
+            np.maximum.at(attained, cell, sign * (V[:, c] @ hidden))
+            assert (bounds.values[s, c] >= attained - 1e-12).all()
+    assert bounds.maximum() == pytest.approx(ConeBounds(problem, patterns, V).maximum(), rel=1e-12)
 
 
 def test_fewer_patterns_prove_less_but_never_a_larger_constraint():

@@ -97,6 +97,20 @@ def test_exact_training_reaches_the_printed_optimum_at_every_strength_and_shape(
     assert est.gap_ < 1e-6
 
 
+@pytest.mark.parametrize(("loss", "labels"), [("squared", False), ("absolute", False), ("logistic", True), ("hinge", True)])
+def test_exact_training_over_many_patterns_reaches_the_printed_optimum(loss, labels):
+    X, y, signs = gaussian_problem(6, 12, 3)
+    y = signs if labels else y
+    active = enumerate_patterns(with_ones(X, True)).active  # complete by test_arrangements; too many for one program
+    assert len(active) == 464
+    est = fit(X, y, 0.01, loss, labels)
+    truth = printed_program(X, y, 0.01, loss, bias=True, fit_intercept=True, active=active)
+    assert est.objective_ == pytest.approx(truth, rel=1e-6)
+    assert est.lower_bound_ <= truth * (1 + 1e-8)
+    assert est.gap_ < 1e-6
+    assert est.certificate_.n_patterns == 464
+
+
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
 def test_exact_training_reaches_the_printed_optimum_on_degenerate_data(loss):
     X = np.array([[1.0, 2, 3], [1, 2, 3], [0, 0, 0], [2, 4, 6], [-1, 0, 1], [1, 1, 1]])
@@ -148,7 +162,7 @@ def test_beta_zero_is_the_smallest_network_that_fits(loss, labels, fit_intercept
 def test_objective_over_beta_rises_to_the_smallest_norm_as_beta_vanishes():
     X, y, _ = gaussian_problem(2)
     smallest = fit(X, y, 0.0).objective_
-    ratios = [fit(X, y, beta).objective_ / beta for beta in (1e-1, 1e-2, 1e-3, 1e-4)]
+    ratios = [fit(X, y, beta).objective_ / beta for beta in (1e-1, 1e-2, 1e-3, 1e-5)]
     assert np.all(np.diff(ratios) > 0)
     assert ratios[-1] <= smallest * (1 + 1e-6)
     assert ratios[-1] == pytest.approx(smallest, rel=5e-3)
@@ -157,7 +171,7 @@ def test_objective_over_beta_rises_to_the_smallest_norm_as_beta_vanishes():
 @pytest.mark.parametrize("size", [1e-8, 1e-3, 1e4])
 def test_smallest_interpolating_norm_scales_with_the_targets(size):
     X, y, _ = gaussian_problem(2)
-    one, other = fit(X, y, 0.0, fit_intercept=False), fit(X, size * y, 0.0, fit_intercept=False)
+    one, other = (fit(X, t * y, 0.0, fit_intercept=False, tol=1e-4) for t in (1.0, size))
     assert other.objective_ == pytest.approx(size * one.objective_, rel=1e-4)
     np.testing.assert_allclose(other.predict(X), size * y, atol=1e-5 * size)
 

@@ -112,8 +112,7 @@ class Model:
     def transform(self, X: Any) -> FloatArray:
         """Raw columns as inputs of the network: an array in the order of ``feature_names``, or a DataFrame by name."""
         if hasattr(X, "columns"):
-            missing = [name for name in self.feature_names if name not in X.columns]
-            if missing:
+            if missing := [name for name in self.feature_names if name not in X.columns]:
                 raise ValueError(f"X lacks the columns {', '.join(map(repr, missing))}")
             X = X[list(self.feature_names)]
         X, d = np.asarray(X, dtype=np.float64), len(self.feature_names)
@@ -130,8 +129,7 @@ class Model:
             return (np.asarray(y, dtype=np.float64).reshape(-1, 1) - self.target.centre) / self.target.scale
         code = {label: k for k, label in enumerate(self.target.classes)}
         labels = np.asarray(y, dtype=object).tolist()
-        unknown = [label for label in labels if label not in code]
-        if unknown:
+        if unknown := [label for label in labels if label not in code]:
             raise ValueError(f"{self.target.name!r} holds {unknown[0]!r}, which is none of the classes {list(code)}")
         # least squares on classes uses the codes of the margin losses
         encoder = self.training.loss if self.training.loss.classification else SquaredHinge()
@@ -143,11 +141,11 @@ class Model:
 
     def predict(self, X: Any) -> Array:
         """Values in the units of the target, or labels."""
-        F = self.scores(X)
-        if self.target.classes is None:
-            return F * self.target.scale + self.target.centre
+        F, target = self.scores(X), self.target
+        if target.classes is None:
+            return F * target.scale + target.centre
         codes = (F > 0).astype(np.int64) if F.ndim == 1 else F.argmax(axis=1)
-        return np.array(self.target.classes)[codes]
+        return np.array(target.classes)[codes]
 
     def probabilities(self, X: Any) -> FloatArray:
         """Class probabilities ``(n, K)``; ValueError if the loss does not model them."""
@@ -158,12 +156,13 @@ class Model:
         return P
 
     def score(self, X: Any, y: Array | Sequence[Any], sample_weight: Array | None = None) -> float:
-        """R² of a regression (NaN if y is constant), accuracy of a classification."""
+        """R² of a regression (NaN for a constant y), accuracy of a classification."""
         prediction, w = self.predict(X), normalise_weights(sample_weight, len(y))
         if self.target.classes is not None:
-            return float(w @ [label == truth for label, truth in zip(prediction.tolist(), y, strict=True)])
+            return float(np.average(prediction.astype(object) == np.asarray(y, dtype=object), weights=sample_weight))
         y = np.asarray(y, dtype=np.float64)
-        return 1.0 - float(w @ (y - prediction) ** 2) / float(w @ (y - w @ y) ** 2) if np.ptp(y) > 0 else float("nan")
+        spread = float(w @ (y - w @ y) ** 2) if np.ptp(y[w > 0]) > 0 else 0.0
+        return 1.0 - float(w @ (y - prediction) ** 2) / spread if spread > 0 else float("nan")
 
     def objective(self, X: Any, y: Array | Sequence[Any], sample_weight: Array | None = None) -> float:
         """The training objective on raw data, in network space; on the training data that of the certificate."""

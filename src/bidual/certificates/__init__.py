@@ -2,13 +2,14 @@
 
 from bidual.certificates.certificate import Certificate, relative_gap
 from bidual.certificates.dual import DualBound, lower_bound
-from bidual.certificates.patterns import ConeBounds, slack, spectral_bound
+from bidual.certificates.patterns import ConeBounds, pattern_bound, slack, spectral_bound
 
 __all__ = [
     "Certificate",
     "ConeBounds",
     "DualBound",
     "lower_bound",
+    "pattern_bound",
     "relative_gap",
     "slack",
     "spectral_bound",

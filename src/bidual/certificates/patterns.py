@@ -11,10 +11,12 @@ multipliers, never taken from a solver.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy.optimize import nnls
 
-from bidual._typing import BoolArray, FloatArray, IntArray
+from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.problem import Problem
 
@@ -28,19 +30,23 @@ class ConeBounds:
     ----------
     problem : Problem
     patterns : Patterns
-    V : ndarray, shape (n, C)
-    known : ndarray, shape (2, C, P), optional
-        Upper bounds known already, from the multipliers of a solver.
 
     Attributes
     ----------
     values : ndarray, shape (2, C, P)
+        The bounds at the dual point last given to :meth:`start`.
     """
 
-    def __init__(self, problem: Problem, patterns: Patterns, V: FloatArray, known: FloatArray | None = None) -> None:
+    values: FloatArray
+
+    def __init__(self, problem: Problem, patterns: Patterns) -> None:
+        self.problem = problem
         self.patterns = patterns
         self._rows = problem.reduced
-        gradients = _gradients(problem, patterns, V)
+
+    def start(self, V: FloatArray, known: FloatArray | None = None) -> None:
+        """Bounds at the dual point ``V (n, C)``, taking those ``known`` already, ``(2, C, P)``, into account."""
+        gradients = _gradients(self.problem, self.patterns, V)
         self._gradients = np.stack([gradients, -gradients])  # (2, C, P, r)
         self.values = np.linalg.norm(self._gradients, axis=-1)
         if known is not None:
@@ -57,48 +63,47 @@ class ConeBounds:
             attained = max(attained, self._solve(block))
         return attained
 
-    def tighten(self, threshold: float, sweeps: int = 30) -> None:
-        """Improve all bounds above ``threshold`` at once, by coordinate descent on the multipliers of the facets."""
-        if self.patterns.cone_rows is None:
-            return
-        sign, c, pattern = np.nonzero((self.values > threshold) & ~self._exact)
-        if not len(pattern):
-            return
-        normals, used = self._facets(pattern)
-        gradient = self._gradients[sign, c, pattern]
-        point = gradient.copy()
-        multipliers = np.zeros(used.shape)
-        for _ in range(sweeps):
-            for k in range(used.shape[1]):
-                normal = normals[:, k]
-                new = np.maximum(0.0, multipliers[:, k] - np.einsum("br,br->b", normal, point))
-                point += (new - multipliers[:, k])[:, None] * normal
-                multipliers[:, k] = new
-        bound = np.linalg.norm(gradient + np.einsum("bk,bkr->br", multipliers, normals), axis=1)
-        self.values[sign, c, pattern] = np.minimum(self.values[sign, c, pattern], bound)
+    def tighten(self, threshold: float, sweeps: int = 200) -> None:
+        """Improve all bounds above ``threshold``, until they are below it or converged."""
+        from bidual.certificates._kernels import tighten_cones
 
-    def _facets(self, pattern: IntArray) -> tuple[FloatArray, BoolArray]:
-        """Inward unit normals of the facets, padded with zeros ``(B, k, r)``, and which of them are real."""
-        assert self.patterns.cone_rows is not None
-        indptr, indices = self.patterns.cone_rows
-        counts = indptr[pattern + 1] - indptr[pattern]
-        offsets = np.arange(int(counts.max(initial=0)))
-        used = offsets < counts[:, None]
-        row = indices[np.minimum(indptr[pattern][:, None] + offsets, len(indices) - 1)]
-        sign = np.where(self.patterns.active[pattern[:, None], row], 1.0, -1.0)
-        normals = self._rows[row] * (sign * used)[:, :, None]
-        lengths = np.linalg.norm(normals, axis=2, keepdims=True)
-        return normals / np.where(lengths > 0, lengths, 1.0), used
+        sign, c, pattern = np.nonzero((self.values > threshold) & ~self._exact)
+        indptr, normals = self._normals
+        bounds = self.values[sign, c, pattern]
+        tighten_cones(self._gradients[sign, c, pattern], pattern, indptr, normals, threshold, sweeps, bounds)
+        self.values[sign, c, pattern] = bounds
+
+    @cached_property
+    def _normals(self) -> tuple[IntArray, FloatArray]:
+        """Inward unit normals of all cones, in compressed form."""
+        P = len(self.patterns)
+        if self.patterns.cone_rows is None:
+            N = self.patterns.active.shape[1]
+            indptr, row = np.arange(0, N * P + 1, N), np.tile(np.arange(N), P)
+        else:
+            indptr, row = self.patterns.cone_rows
+        pattern = np.repeat(np.arange(P), np.diff(indptr))
+        normals = np.where(self.patterns.active[pattern, row], 1.0, -1.0)[:, None] * self._rows[row]
+        lengths = np.linalg.norm(normals, axis=1, keepdims=True)
+        return indptr, normals / np.where(lengths > 0, lengths, 1.0)
 
     def _solve(self, block: tuple[np.intp, ...]) -> float:
         """The exact value of one block."""
         if not self._exact[block]:
             pattern = int(block[-1])
-            cone = self.patterns.rows_of(pattern)
-            normals = np.where(self.patterns.active[pattern, cone], 1.0, -1.0)[:, None] * self._rows[cone]
-            self.values[block] = min(self.values[block], _cone_maximum(self._gradients[block], normals))
+            indptr, normals = self._normals
+            cone = normals[indptr[pattern] : indptr[pattern + 1]]
+            self.values[block] = min(self.values[block], _cone_maximum(self._gradients[block], cone))
             self._exact[block] = True
         return float(self.values[block])
+
+
+def pattern_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:
+    r"""Value and upper bound of :math:`\max |v_c^T A (Mu)_+|` over the cones of ``patterns`` and all outputs c."""
+    bounds = ConeBounds(problem, patterns)
+    bounds.start(V)
+    value = bounds.maximum()
+    return value, value + slack(problem, patterns, V)
 
 
 def spectral_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:
@@ -122,18 +127,14 @@ def _gradients(problem: Problem, patterns: Patterns, V: FloatArray) -> FloatArra
 
 def _cone_maximum(c: FloatArray, normals: FloatArray) -> float:
     r"""Upper bound, tight to rounding, of :math:`\max c^T u` over :math:`\|u\| \le 1`, ``normals @ u >= 0``."""
-    if not len(normals):
-        return float(np.linalg.norm(c))
     scale = float(np.linalg.norm(c))
-    if scale == 0.0:
-        return 0.0
-    lengths = np.linalg.norm(normals, axis=1)
-    units = (normals / np.where(lengths > 0, lengths, 1.0)[:, None]).T
+    if scale == 0.0 or not len(normals):
+        return scale
     try:
-        multipliers, _ = nnls(units, -c / scale)
+        multipliers, _ = nnls(normals.T, -c / scale)
     except RuntimeError:  # no convergence: the bound without multipliers still holds
         return scale
-    return scale * float(np.linalg.norm(c / scale + units @ multipliers))
+    return scale * float(np.linalg.norm(c / scale + normals.T @ multipliers))
 
 
 def slack(problem: Problem, patterns: Patterns, V: FloatArray) -> float:

@@ -186,8 +186,9 @@ def _classes(table: Table, name: str) -> tuple[Target, list[Label]]:
 
 def _values(table: Table, name: str, w: FloatArray, scaled: bool) -> tuple[Target, FloatArray]:
     y = table.numbers(name)
-    if np.ptp(y) == 0:
-        raise ValueError(f"{table.path}: the target {name!r} is constant, {y[0]:g} in every row")
+    used = y[w > 0]
+    if np.ptp(used) == 0:
+        raise ValueError(f"{table.path}: the target {name!r} is constant, {used[0]:g} in every row")
     centre, scale = standardisation(y[:, None], w) if scaled else (np.zeros(1), np.ones(1))
     return Target(name, float(centre[0]), float(scale[0])), y
 

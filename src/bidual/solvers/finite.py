@@ -59,7 +59,8 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     """Solve the convex program on ``patterns`` and certify the result.
 
     Few patterns go to the conic solver at once. Of many, only a working set does: the dual point prices all of
-    them, those that violate its constraint enter, those without weight leave, until the gap over all patterns is closed.
+    them, those that violate its constraint enter, those without weight leave, until the gap over all patterns is
+    closed.
     """
     began = time.perf_counter() if began is None else began
     if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
@@ -67,6 +68,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     target = 1e-2 * options.tol
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
+    bounds = ConeBounds(problem, patterns)
     history: list[HistoryEntry] = []
     best: DualBound | None = None
     n_iter = 0
@@ -76,8 +78,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         result = _solve_program(program, options, began)
         neurons = block_neurons(problem, result)
         V = _dual_point(problem, result.V)
-        bounds = ConeBounds(problem, patterns, V, _known_bounds(program, V, result, working, patterns))
-        bound = _bound(problem, patterns, V, bounds)
+        bound = _bound(bounds, V, _known_bounds(program, V, result, working, patterns))
         best = bound if best is None or bound.value > best.value else best
         objective = problem.objective(neurons)
         n_iter += max(1, result.iterations)
@@ -101,7 +102,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     neurons = reduce_neurons(problem, neurons)
     if problem.loss.smooth:
         V = _dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
-        best = max(best, _bound(problem, patterns, V, ConeBounds(problem, patterns, V)), key=lambda b: b.value)
+        best = max(best, _bound(bounds, V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
     return Solution(
         neurons=neurons,
@@ -163,13 +164,16 @@ def _dual_point(problem: Problem, V: FloatArray) -> FloatArray:
     return problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
 
 
-def _bound(problem: Problem, patterns: Patterns, V: FloatArray, bounds: ConeBounds) -> DualBound:
+def _bound(bounds: ConeBounds, V: FloatArray, known: FloatArray | None = None) -> DualBound:
     """Lower bound from ``V``: over all networks if the patterns are complete, else over networks on the patterns.
 
     For several outputs the bound over complete patterns is the (weaker) spectral one, because neurons may feed all
     outputs at once; over sampled patterns it is that of the program solved, where a neuron feeds one output.
     """
-    bounds.tighten(problem.beta)
+    problem, patterns = bounds.problem, bounds.patterns
+    bounds.start(V, known)
+    if len(patterns) > DIRECT:
+        bounds.tighten(problem.beta)
     if patterns.complete and problem.n_outputs > 1:
         return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
     value = bounds.maximum()

@@ -1,0 +1,57 @@
+"""Compiled loops of the certificates. Imported only when first used: numba takes a moment to load."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from bidual._typing import Array
+
+
+@numba.njit(cache=True, parallel=True, nogil=True)
+def tighten_cones(
+    gradients: Array,
+    patterns: Array,
+    indptr: Array,
+    normals: Array,
+    threshold: float,
+    sweeps: int,
+    bounds: Array,
+) -> None:
+    r"""Lower ``bounds[b]`` towards :math:`\min_{\lambda \ge 0} \|g_b + \sum_k \lambda_k n_k\|` by coordinate descent.
+
+    ``normals[indptr[p]:indptr[p+1]]`` are the inward unit normals of pattern ``p = patterns[b]``. A block is left as
+    soon as its bound is below ``threshold``. Every bound is evaluated from the multipliers themselves.
+    """
+    r = gradients.shape[1]
+    for b in numba.prange(len(gradients)):
+        first, last = indptr[patterns[b]], indptr[patterns[b] + 1]
+        multipliers = np.zeros(last - first)
+        point = gradients[b].copy()
+        for sweep in range(sweeps):
+            moved = 0.0
+            for k in range(last - first):
+                slope = 0.0
+                for i in range(r):
+                    slope += normals[first + k, i] * point[i]
+                new = max(0.0, multipliers[k] - slope)
+                change = new - multipliers[k]
+                if change != 0.0:
+                    multipliers[k] = new
+                    moved = max(moved, abs(change))
+                    for i in range(r):
+                        point[i] += change * normals[first + k, i]
+            norm = 0.0
+            for i in range(r):
+                norm += point[i] * point[i]
+            norm = np.sqrt(norm)
+            if norm < threshold or moved <= 1e-14 * norm or sweep == sweeps - 1:
+                break
+        # Evaluate afresh: the running point has collected rounding errors.
+        norm = 0.0
+        for i in range(r):
+            value = gradients[b, i]
+            for k in range(last - first):
+                value += multipliers[k] * normals[first + k, i]
+            norm += value * value
+        bounds[b] = min(bounds[b], np.sqrt(norm))
