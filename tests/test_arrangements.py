@@ -33,7 +33,15 @@ DEGENERATE = {
     "coordinate planes": [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]],
     "many planes through a line": [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, -1, 0], [0, 0, 1]],
     "cube corners": [[a, b, c] for a in (1, -1) for b in (1, -1) for c in (1, -1)],
-    "four dimensions": [[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1], [0, 0, 0, 1], [1, 0, 1, 1]],
+    "four dimensions": [
+        [1, 0, 0, 1],
+        [0, 1, 0, 1],
+        [0, 0, 1, 1],
+        [1, 1, 0, 1],
+        [1, 1, 1, 1],
+        [0, 0, 0, 1],
+        [1, 0, 1, 1],
+    ],
 }
 
 
@@ -176,7 +184,7 @@ def test_columns_of_very_different_scale_do_not_break_the_enumeration(spread):
         assert len(patterns) == count_patterns(6, 3)
 
 
-# ---- symmetries -------------------------------------------------------------------------------------------------------
+# ---- symmetries --------------------------------------------------------------------------------------------------
 
 
 @few
@@ -215,7 +223,7 @@ def test_row_space_is_an_orthonormal_basis_that_loses_nothing():
     assert row_space(np.zeros((3, 2))).shape == (2, 0)
 
 
-# ---- samples ----------------------------------------------------------------------------------------------------------
+# ---- samples -----------------------------------------------------------------------------------------------------
 
 
 def test_sampled_patterns_are_distinct_realisable_and_as_many_as_asked_for():

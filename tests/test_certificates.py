@@ -37,9 +37,16 @@ def make_problem(X, Y, loss, beta, *, bias=True, fit_intercept=True):
     return Problem(lift.M, lift.A, Y, np.full(len(X), 1 / len(X)), get_loss(loss), beta, fit_intercept)
 
 
+def cone_bounds(problem, patterns, V, known=None):
+    """The bounds of every cone at V: the one place here that knows how the class is driven."""
+    bounds = ConeBounds(problem, patterns)
+    bounds.start(V, known)
+    return bounds
+
+
 def pattern_bound(problem, patterns, V, known=None):
     """Value and upper bound of the dual constraint over the cones of the patterns."""
-    value = ConeBounds(problem, patterns, V, known).maximum()
+    value = cone_bounds(problem, patterns, V, known).maximum()
     return value, value + slack(problem, patterns, V)
 
 
@@ -67,7 +74,7 @@ def referee(index, fit_intercept):
     return printed_program(X, y, 0.02, name, bias=True, fit_intercept=fit_intercept, **parameters)
 
 
-# ---- weak duality -----------------------------------------------------------------------------------------------------
+# ---- weak duality ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -92,9 +99,7 @@ def test_no_network_whatever_is_below_the_lower_bound(index, fit_intercept, seed
 def test_no_perturbation_of_the_trained_network_is_below_the_lower_bound(index, seed, size):
     est, X, y = trained(index, True)
     rng = np.random.default_rng(seed)
-    moved = {
-        k: v + size * (1 + np.abs(v)) * rng.standard_normal(v.shape) for k, v in est.network_.weights().items()
-    }
+    moved = {k: v + size * (1 + np.abs(v)) * rng.standard_normal(v.shape) for k, v in est.network_.weights().items()}
     objective = TwoLayerNetwork(**moved).objective(X, y, beta=0.02, loss=LOSSES[index][1])
     assert objective >= est.lower_bound_
 
@@ -152,7 +157,7 @@ def test_the_lower_bound_holds_for_shared_neurons_of_several_outputs():
     assert est.lower_bound_ <= value
 
 
-# ---- the oracle -------------------------------------------------------------------------------------------------------
+# ---- the oracle --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -208,7 +213,7 @@ def test_tightened_bounds_stay_above_the_constraint_in_every_cone_and_find_the_s
     X, V = rng.standard_normal((7, 3)), rng.standard_normal((7, 2))
     problem = make_problem(X, V, "squared", 1.0, bias=False)
     patterns = enumerate_patterns(X)
-    bounds = ConeBounds(problem, patterns, V)
+    bounds = cone_bounds(problem, patterns, V)
     before = bounds.values.copy()
     bounds.tighten(share * before.max())
     assert (bounds.values <= before * (1 + 1e-12)).all()
@@ -222,7 +227,7 @@ def test_tightened_bounds_stay_above_the_constraint_in_every_cone_and_find_the_s
             attained = np.full(len(patterns), -np.inf)
             np.maximum.at(attained, cell, sign * (V[:, c] @ hidden))
             assert (bounds.values[s, c] >= attained - 1e-12).all()
-    assert bounds.maximum() == pytest.approx(ConeBounds(problem, patterns, V).maximum(), rel=1e-12)
+    assert bounds.maximum() == pytest.approx(cone_bounds(problem, patterns, V).maximum(), rel=1e-12)
 
 
 def test_fewer_patterns_prove_less_but_never_a_larger_constraint():
@@ -255,7 +260,15 @@ def test_lower_bound_uses_the_best_point_of_the_ray():
     assert found == pytest.approx(ray, rel=1e-9)
 
 
-# ---- the object -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("bound", [0.0, *10.0 ** np.arange(-17, 0)])
+def test_a_constraint_that_hardly_binds_leaves_the_whole_dual_value(bound):
+    y = np.array([1.0, 2.0, 6.0])
+    problem = make_problem(np.zeros((3, 1)), y, "squared", 0.1)
+    V = ((y - 3.0) / 3.0)[:, None]  # the gradient at the best constant, optimal whenever bound <= beta
+    assert lower_bound(problem, V, 0.0, bound).value == pytest.approx(0.5 * np.var(y), rel=1e-9)
+
+
+# ---- the object --------------------------------------------------------------------------------------------------
 
 
 def certificate(**changes):

@@ -52,7 +52,7 @@ def fit(X, y, beta, loss="squared", labels=False, weight=None, **kw):
     return kind(beta, loss=loss, **kw).fit(X, y, sample_weight=weight)
 
 
-# ---- the printed program ----------------------------------------------------------------------------------------------
+# ---- the printed program -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -68,7 +68,15 @@ def test_exact_training_reaches_the_optimum_of_the_printed_program(
     beta = 0.02
     est = fit(X, y, beta, loss, labels, weight, bias=bias, fit_intercept=fit_intercept)
     truth = printed_program(
-        X, y, beta, name, weight=weight, bias=bias, fit_intercept=fit_intercept, active=cells(1, 6, 2, bias), **parameters
+        X,
+        y,
+        beta,
+        name,
+        weight=weight,
+        bias=bias,
+        fit_intercept=fit_intercept,
+        active=cells(1, 6, 2, bias),
+        **parameters,
     )
     assert est.objective_ == pytest.approx(truth, rel=1e-6)
     assert est.lower_bound_ == pytest.approx(truth, rel=1e-6)
@@ -97,7 +105,9 @@ def test_exact_training_reaches_the_printed_optimum_at_every_strength_and_shape(
     assert est.gap_ < 1e-6
 
 
-@pytest.mark.parametrize(("loss", "labels"), [("squared", False), ("absolute", False), ("logistic", True), ("hinge", True)])
+@pytest.mark.parametrize(
+    ("loss", "labels"), [("squared", False), ("absolute", False), ("logistic", True), ("hinge", True)]
+)
 def test_exact_training_over_many_patterns_reaches_the_printed_optimum(loss, labels):
     X, y, signs = gaussian_problem(6, 12, 3)
     y = signs if labels else y
@@ -138,11 +148,13 @@ def test_trained_neurons_are_balanced_and_no_more_than_the_rows_allow():
     assert network.n_neurons <= len(X) + 1  # 003: some optimum has at most n + 1 neurons
 
 
-# ---- beta = 0 ---------------------------------------------------------------------------------------------------------
+# ---- beta = 0 ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize(("loss", "labels"), [("squared", False), ("absolute", False), ("hinge", True), ("squared", True)])
+@pytest.mark.parametrize(
+    ("loss", "labels"), [("squared", False), ("absolute", False), ("hinge", True), ("squared", True)]
+)
 def test_beta_zero_is_the_smallest_network_that_fits(loss, labels, fit_intercept):
     X, y, signs = gaussian_problem(2)
     y = signs if labels else y
@@ -191,7 +203,7 @@ def test_beta_zero_needs_a_loss_that_reaches_zero():
         fit(np.eye(2), [0, 1], 0.0, "logistic", True)
 
 
-# ---- symmetries -------------------------------------------------------------------------------------------------------
+# ---- symmetries --------------------------------------------------------------------------------------------------
 
 
 @few
@@ -264,7 +276,7 @@ def test_optimum_rises_with_beta_and_falls_with_freedom():
         assert free <= fit(X, y, 0.01, **restricted).objective_ * (1 + 1e-8)
 
 
-# ---- sampled programs and several outputs -----------------------------------------------------------------------------
+# ---- sampled programs and several outputs ------------------------------------------------------------------------
 
 
 @few
@@ -317,7 +329,7 @@ def test_a_column_of_targets_twice_is_bounded_below_the_network_that_shares_its_
     single = fit(X, y, 0.02 / np.sqrt(2))
     with gap_may_stay_open():
         both = fit(X, np.column_stack([y, y]), 0.02)
-    # Neurons that feed both outputs: loss doubles, cost grows by sqrt 2 only. 2 L + sqrt 2 beta R = 2 (L + beta/sqrt 2 R).
+    # Neurons that feed both outputs double the loss, but the cost only grows by sqrt 2.
     assert both.lower_bound_ <= 2 * single.objective_ * (1 + 1e-9)
     assert both.certificate_.rigorous
 
@@ -335,14 +347,18 @@ def test_multiclass_objective_is_that_of_its_network_and_above_its_bound(loss, f
         np.testing.assert_allclose(est.predict_proba(X), np.exp(F) / np.exp(F).sum(axis=1, keepdims=True))
     else:
         m = (2 * np.eye(3)[y] - 1) * F
-        row = {"hinge": np.maximum(1 - m, 0), "squared_hinge": np.maximum(1 - m, 0) ** 2 / 2, "squared": (1 - m) ** 2 / 2}
+        row = {
+            "hinge": np.maximum(1 - m, 0),
+            "squared_hinge": np.maximum(1 - m, 0) ** 2 / 2,
+            "squared": (1 - m) ** 2 / 2,
+        }
         value = row[loss].sum(axis=1).mean()
     assert est.objective_ == pytest.approx(value + 0.02 * est.network_.penalty(), rel=1e-10)
     assert 0 < est.lower_bound_ <= est.objective_
     np.testing.assert_array_equal(est.predict(X), F.argmax(axis=1))
 
 
-# ---- gradient descent -------------------------------------------------------------------------------------------------
+# ---- gradient descent --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

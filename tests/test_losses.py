@@ -20,6 +20,7 @@ from bidual.losses import (
     Loss,
     Margin,
     Quantile,
+    RegressionLoss,
     Softmax,
     Squared,
     SquaredHinge,
@@ -99,7 +100,7 @@ def away_from_kinks(loss, F, Y, margin=1e-3):
     return F
 
 
-# ---- derivatives ------------------------------------------------------------------------------------------------------
+# ---- derivatives -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", FINITE, ids=repr)
@@ -162,7 +163,7 @@ def test_logistic_and_softmax_stay_finite_at_huge_outputs():
     np.testing.assert_allclose(Softmax().row_gradients(F, np.eye(3)[[2]]), [[1.0, 0.0, -1.0]])
 
 
-# ---- conjugates -------------------------------------------------------------------------------------------------------
+# ---- conjugates --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ALL, ids=repr)
@@ -239,7 +240,9 @@ def test_conjugate_is_infinite_exactly_where_the_supremum_runs_away(loss, v, y):
 def test_softmax_conjugate_is_infinite_off_the_simplex_and_negative_entropy_on_it():
     Y = np.eye(3)[[0]]
     p = np.array([[0.2, 0.3, 0.5]])
-    assert Softmax().row_conjugates(p - Y, Y)[0] == pytest.approx(0.2 * np.log(0.2) + 0.3 * np.log(0.3) + 0.5 * np.log(0.5))
+    assert Softmax().row_conjugates(p - Y, Y)[0] == pytest.approx(
+        0.2 * np.log(0.2) + 0.3 * np.log(0.3) + 0.5 * np.log(0.5)
+    )
     assert Softmax().row_conjugates(np.zeros((1, 3)), Y)[0] == 0.0
     assert Softmax().row_conjugates(1.01 * p - Y, Y)[0] == np.inf
     assert Softmax().row_conjugates(np.array([[-0.1, 0.6, 0.5]]) - Y, Y)[0] == np.inf
@@ -257,7 +260,7 @@ def test_row_conjugates_are_convex_along_segments(loss, seed):
     assert (middle <= ends + 1e-10).all()
 
 
-# ---- dual points ------------------------------------------------------------------------------------------------------
+# ---- dual points -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -298,7 +301,7 @@ def test_dual_point_moves_nothing_that_is_feasible_already(loss, seed):
     np.testing.assert_allclose(loss.dual_point(V, Y, w, centred=True), V, atol=1e-14)
 
 
-# ---- cone forms -------------------------------------------------------------------------------------------------------
+# ---- cone forms --------------------------------------------------------------------------------------------------
 
 
 def minimise_cone_form(form, F):
@@ -350,7 +353,7 @@ def test_cone_form_minimised_over_its_extra_variables_is_the_loss(loss):
             assert minimise_cone_form(loss.cone_form(Y, w), F) == pytest.approx(loss.value(F, Y, w), rel=1e-6, abs=1e-8)
 
 
-# ---- limits, encodings, names -----------------------------------------------------------------------------------------
+# ---- limits, encodings, names ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", [Squared(), Huber(0.5), Absolute(), Quantile(0.2)], ids=repr)
@@ -455,7 +458,7 @@ def test_probabilities_are_those_of_the_model():
     assert Hinge().probabilities(F) is None
 
 
-# ---- a loss of one's own ----------------------------------------------------------------------------------------------
+# ---- a loss of one's own -----------------------------------------------------------------------------------------
 
 
 class PseudoHuber(Loss):
@@ -504,3 +507,16 @@ def test_losses_for_numbers_and_for_classes_are_not_confused():
         ReLURegressor(loss="hinge").fit(X, [0.0, 1.0])
     with pytest.raises(ValueError, match="ReLURegressor"):
         ReLUClassifier(loss="huber").fit(X, [0, 1])
+
+
+@pytest.mark.parametrize("size", [0.1, 20.0])
+def test_a_custom_loss_of_the_residual_is_trained_in_its_own_units(size):
+    class Residual(PseudoHuber, RegressionLoss):
+        """The same loss, built on the public base class of losses of the residual."""
+
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((6, 2)), size * rng.standard_normal(6)
+    est = ReLURegressor(0.02, loss=Residual(), method="exact", bias=False, fit_intercept=False).fit(X, y)
+    truth = printed_program(X, y, 0.02, "pseudo_huber")
+    assert est.objective_ == pytest.approx(truth, rel=1e-4)
+    assert est.lower_bound_ <= truth * (1 + 1e-8)

@@ -145,6 +145,9 @@ def test_bad_inputs(fitted):
         model.predict(X[:, :1])
     with pytest.raises(ValueError, match="NaN or infinity"):
         model.predict([[np.nan, 1.0]])
+    steep = TwoLayerNetwork([[1e300, 0.0]], [[1e300]])
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="outputs overflow"):
+        Model(steep, NAMES, model.target, model.training, model.certificate).predict(X)
     classes = Model(model.network, NAMES, Target("kind", classes=("no", "yes")), model.training, model.certificate)
     with pytest.raises(ValueError, match=r"'kind' holds 'maybe', which is none of the classes \['no', 'yes'\]"):
         classes.encode_target(["no", "maybe"])

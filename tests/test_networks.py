@@ -155,7 +155,7 @@ def test_a_network_without_neurons_works_everywhere(C):
     np.testing.assert_array_equal(from_torch(module).forward(X), expected)
 
 
-# ---- lifts ------------------------------------------------------------------------------------------------------------
+# ---- lifts -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -181,7 +181,7 @@ def test_a_lift_refuses_networks_it_cannot_hold():
         lift.neurons(random_network(0, d=2, bias=False))
 
 
-# ---- torch ------------------------------------------------------------------------------------------------------------
+# ---- torch -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -246,7 +246,7 @@ def test_from_torch_refuses_every_other_shape_of_network(module):
         from_torch(module)
 
 
-# ---- scikit-learn -----------------------------------------------------------------------------------------------------
+# ---- scikit-learn ------------------------------------------------------------------------------------------------
 
 
 def fitted(kind, y, **kw):
@@ -286,7 +286,7 @@ def test_from_sklearn_refuses_other_activations_depths_and_models():
         from_sklearn(MLPRegressor())
 
 
-# ---- files ------------------------------------------------------------------------------------------------------------
+# ---- files -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -44,7 +44,7 @@ def exact(beta=0.02, **kw):
     return ReLURegressor(beta, method="exact", **kw)
 
 
-# ---- bad input --------------------------------------------------------------------------------------------------------
+# ---- bad input ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -139,7 +139,7 @@ def test_sample_weights_that_mean_nothing_are_refused(kind, weight):
         kind(method="exact").fit(X, signs, sample_weight=weight)
 
 
-# ---- degenerate data --------------------------------------------------------------------------------------------------
+# ---- degenerate data ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -228,7 +228,7 @@ def test_real_numbers_are_not_labels():
         ReLUClassifier(method="exact").fit(np.eye(3), [0.1, 0.5, 0.9])
 
 
-# ---- scales -----------------------------------------------------------------------------------------------------------
+# ---- scales ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("s", [1e-6, 1e6])
@@ -323,7 +323,7 @@ def test_beta_above_its_maximum_leaves_no_neurons_and_just_below_leaves_some(kin
     assert kind(1e6, **options).fit(X, y).n_neurons_ == 0
 
 
-# ---- weights ----------------------------------------------------------------------------------------------------------
+# ---- weights -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -364,7 +364,7 @@ def test_class_weights_multiply_the_sample_weights():
     assert balanced.objective_ == pytest.approx(by_hand.objective_, rel=1e-9)
 
 
-# ---- limits -----------------------------------------------------------------------------------------------------------
+# ---- limits ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
@@ -409,6 +409,31 @@ def test_an_impatient_interpolation_does_not_claim_to_fit():
     assert est.n_neurons_ > 0  # the best there is, not an empty network
 
 
+def test_a_certificate_can_be_saved_whatever_the_outcome(tmp_path):
+    with gap_may_stay_open():
+        est = exact(0.0, max_iter=1).fit(X_LINE, Y_LINE)
+    assert est.certificate_.save(tmp_path / "c.json").exists()
+
+
+def test_control_c_during_training_returns_the_best_network_so_far(monkeypatch):
+    from bidual.solvers.interrupt import InterruptFlag
+
+    enter = InterruptFlag.__enter__
+
+    def pressed(self):
+        flag = enter(self)
+        signal.raise_signal(signal.SIGINT)
+        return flag
+
+    monkeypatch.setattr(InterruptFlag, "__enter__", pressed)
+    before = signal.getsignal(signal.SIGINT)
+    X, y, _ = gaussian_problem(6)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        est = exact().fit(X, y)
+    assert 0 <= est.lower_bound_ <= est.objective_
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_an_enumeration_that_cannot_be_is_refused_with_its_numbers():
     X = np.random.default_rng(0).standard_normal((300, 20))
     with within(10.0), pytest.raises(ValueError, match=r"300 distinct rows of rank 21.*2,000,000"):
@@ -423,7 +448,7 @@ def test_time_limit_bounds_the_time_of_training():
     assert 0 <= est.lower_bound_ <= est.objective_
 
 
-# ---- arrays, frames and scikit-learn ----------------------------------------------------------------------------------
+# ---- arrays, frames and scikit-learn -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -4,12 +4,14 @@ from bidual.architectures import TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.estimators import ReLUClassifier, ReLURegressor
+from bidual.models import Model, load
 from bidual.networks import Network, TwoLayerNetwork
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
+    "Model",
     "Network",
     "Patterns",
     "ReLUClassifier",
@@ -18,5 +20,6 @@ __all__ = [
     "TwoLayerNetwork",
     "count_patterns",
     "enumerate_patterns",
+    "load",
     "sample_patterns",
 ]

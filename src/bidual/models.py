@@ -17,11 +17,10 @@ from bidual._files import read_json, write_json
 from bidual._typing import Array, FloatArray
 from bidual.architectures import get_architecture
 from bidual.certificates import Certificate
-from bidual.losses import Loss, SquaredHinge, get_loss, loss_from_dict
+from bidual.losses import Loss, encode_classes, loss_from_dict
 from bidual.networks import FORMAT_VERSION, Network, normalise_weights
 
 Label: TypeAlias = str | int | float | bool
-_NOT_FINITE = ("inf", "-inf", "nan")
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ class Training:
     def of(cls, estimator: Any, n_rows: int) -> Training:
         """The record of a fitted estimator."""
         return cls(
-            # the classifier turns "logistic" into softmax when there are more than two classes
-            loss=getattr(estimator, "_loss", None) or get_loss(estimator.loss),
+            loss=estimator.loss_,
             beta=float(estimator.beta),
             bias=bool(estimator.bias),
             fit_intercept=bool(estimator.fit_intercept),
@@ -95,7 +93,7 @@ class Model:
 
     def __post_init__(self) -> None:
         d, classes = self.network.n_inputs, self.target.classes
-        if len(set(self.feature_names)) != len(self.feature_names) or len(self.feature_names) != d:
+        if not d == len(self.feature_names) == len(set(self.feature_names)):
             raise ValueError(f"the network has {d} inputs: it needs as many different feature names")
         for name, values, above in (("centre", self.centre, -np.inf), ("scale", self.scale, 0.0)):
             if values is not None and (values.shape != (d,) or not ((values > above) & (values < np.inf)).all()):
@@ -120,7 +118,7 @@ class Model:
             raise ValueError(f"X must have shape (n, {d}), got {X.shape}")
         X = (X - (0.0 if self.centre is None else self.centre)) / (1.0 if self.scale is None else self.scale)
         if not np.isfinite(X).all():
-            raise ValueError("X contains NaN or infinity, or numbers too large for this model")
+            raise ValueError("X contains NaN or infinity")
         return X
 
     def encode_target(self, y: Array | Sequence[Any]) -> FloatArray:
@@ -131,26 +129,25 @@ class Model:
         labels = np.asarray(y, dtype=object).tolist()
         if unknown := [label for label in labels if label not in code]:
             raise ValueError(f"{self.target.name!r} holds {unknown[0]!r}, which is none of the classes {list(code)}")
-        # least squares on classes uses the codes of the margin losses
-        encoder = self.training.loss if self.training.loss.classification else SquaredHinge()
-        return encoder.encode(np.array([code[label] for label in labels]), len(code))
+        return encode_classes(self.training.loss, np.array([code[label] for label in labels]), len(code))
 
     def scores(self, X: Any) -> FloatArray:
         """Outputs of the network: ``(n,)``, or ``(n, K)`` for more than two classes."""
-        return self.network.predict(self.transform(X))
+        F = self.network.predict(self.transform(X))
+        if not np.isfinite(F).all():
+            raise ValueError("the outputs overflow: these rows are far too large for this model")
+        return F
 
     def predict(self, X: Any) -> Array:
         """Values in the units of the target, or labels."""
         F, target = self.scores(X), self.target
         if target.classes is None:
             return F * target.scale + target.centre
-        codes = (F > 0).astype(np.int64) if F.ndim == 1 else F.argmax(axis=1)
-        return np.array(target.classes)[codes]
+        return np.array(target.classes)[(F > 0).astype(np.int64) if F.ndim == 1 else F.argmax(axis=1)]
 
     def probabilities(self, X: Any) -> FloatArray:
         """Class probabilities ``(n, K)``; ValueError if the loss does not model them."""
-        X = self.transform(X)
-        P = self.training.loss.probabilities(self.network.predict(X).reshape(len(X), -1))
+        P = self.training.loss.probabilities(self.scores(X).reshape(-1, self.network.n_outputs))
         if P is None:
             raise ValueError(f"a {self.task} model of the loss {self.training.loss.name!r} has no probabilities")
         return P
@@ -199,20 +196,20 @@ class Model:
             "scale": None if self.scale is None else self.scale.tolist(),
             "target": asdict(self.target),
             "training": {**vars(self.training), "loss": self.training.loss.to_dict()},
-            "certificate": plain_certificate(self.certificate),
+            "certificate": self.certificate.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Model:
         """Inverse of :meth:`to_dict`."""
-        target, training, certificate = data["target"], data["training"], data["certificate"].items()
+        target, training = data["target"], data["training"]
         centre, scale, classes = data["centre"], data["scale"], target["classes"]
         return cls(
             network=Network.from_dict(data["network"]),
             feature_names=tuple(data["feature_names"]),
             target=Target(**{**target, "classes": None if classes is None else tuple(classes)}),
             training=Training(**{**training, "loss": loss_from_dict(training["loss"])}),
-            certificate=Certificate.from_dict({k: float(v) if v in _NOT_FINITE else v for k, v in certificate}),
+            certificate=Certificate.from_dict(data["certificate"]),
             centre=None if centre is None else np.array(centre, dtype=np.float64),
             scale=None if scale is None else np.array(scale, dtype=np.float64),
         )
@@ -220,11 +217,6 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a JSON file, atomically; :func:`load` reads it back bit for bit."""
         return write_json(path, {"format": "bidual.model", "version": FORMAT_VERSION, **self.to_dict()})
-
-
-def plain_certificate(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON can hold it: an objective that is infinite (no exact fit) becomes ``"inf"``."""
-    return {k: str(v) if str(v) in _NOT_FINITE else v for k, v in certificate.to_dict().items()}
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Network | Model]] = {

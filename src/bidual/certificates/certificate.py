@@ -11,6 +11,9 @@ import numpy as np
 
 from bidual._files import read_json, write_json
 
+#: How JSON holds numbers that are none.
+_NOT_FINITE = ("inf", "-inf", "nan")
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -60,21 +63,22 @@ class Certificate:
         return relative_gap(self.objective, self.lower_bound)
 
     def __str__(self) -> str:
-        best = "any network" if self.scope == "global" else f"any network on these {self.n_patterns} patterns"
+        best = "lower bound, any network" if self.scope == "global" else "lower bound, these patterns"
         proof = "proven" if self.rigorous else "not a global proof"
         what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
         return "\n".join(
             [
                 f"Certificate ({what})",
                 f"  objective of this network    {self.objective:.8g}",
-                f"  lower bound for {best:<12} {self.lower_bound:.8g}",
+                f"  {best:<28} {self.lower_bound:.8g}",
                 f"  relative gap                 {self.gap:.2e}   ({proof}; {self.method})",
             ]
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, with the gap beside them."""
-        return {**asdict(self), "gap": self.gap}
+        """Plain numbers and strings, with the gap beside them; ``inf`` becomes a string, which JSON can hold."""
+        data = {**asdict(self), "gap": self.gap}
+        return {k: str(v) if str(v) in _NOT_FINITE else v for k, v in data.items()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Certificate:
@@ -83,7 +87,11 @@ class Certificate:
         missing = {f.name for f in fields(cls) if f.name not in ("n_patterns", "elapsed")} - data.keys()
         if missing:
             raise ValueError(f"the certificate lacks {', '.join(sorted(missing))}")
-        return cls(**{k: v for k, v in data.items() if k in names})
+        values: dict[str, Any] = {k: float(v) if v in _NOT_FINITE else v for k, v in data.items() if k in names}
+        for name in ("objective", "lower_bound", "oracle_value", "oracle_bound", "beta", "elapsed"):
+            if not isinstance(values.get(name, 0.0), int | float):
+                raise ValueError(f"{name} of the certificate is {values[name]!r}, not a number")
+        return cls(**values)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the certificate to a JSON file."""
@@ -97,4 +105,6 @@ class Certificate:
 
 def relative_gap(objective: float, lower_bound: float) -> float:
     """Gap relative to the objective; a bound above the objective by rounding counts as no gap."""
+    if not np.isfinite(objective):
+        return np.inf
     return max(0.0, objective - lower_bound) / max(objective, float(np.finfo(float).tiny))

@@ -122,7 +122,7 @@ def _gradients(problem: Problem, patterns: Patterns, V: FloatArray) -> FloatArra
         patterns.active[start : start + 4096].astype(np.float64) @ weighted for start in range(0, len(patterns), 4096)
     ]
     stacked = np.concatenate(chunks) if chunks else np.zeros((0, C * r))
-    return np.ascontiguousarray(stacked.reshape(-1, C, r).swapaxes(0, 1))
+    return np.ascontiguousarray(stacked.reshape(len(patterns), C, r).swapaxes(0, 1))
 
 
 def _cone_maximum(c: FloatArray, normals: FloatArray) -> float:

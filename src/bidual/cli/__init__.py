@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always")
+            warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one
+            warnings.simplefilter("always", RuntimeWarning)
             warnings.showwarning = _show_warning
             COMMANDS[args.command].run(args)
         sys.stdout.flush()

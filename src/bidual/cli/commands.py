@@ -20,7 +20,7 @@ from bidual._typing import Array, FloatArray
 from bidual.cli.tables import Table, csv_text, read_table, write_csv
 from bidual.estimators import ReLUClassifier, ReLURegressor
 from bidual.losses import Loss, get_loss
-from bidual.models import Label, Model, Target, Training, load, plain_certificate
+from bidual.models import Label, Model, Target, Training, load
 from bidual.networks import normalise_weights
 from bidual.solvers import METHODS
 
@@ -136,7 +136,7 @@ def fit(args: argparse.Namespace) -> None:
             status="converged" if converged else "not converged",
             converged=converged,
             task=task,
-            certificate=plain_certificate(certificate),
+            certificate=certificate.to_dict(),
             n_neurons=estimator.n_neurons_,
             train_score=score,
             path=str(path),

@@ -155,7 +155,7 @@ def _read_csv(path: Path) -> Table:
 
 def _read_npz(path: Path) -> Table:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is not a readable NPZ file: {error}") from error

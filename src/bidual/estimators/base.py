@@ -20,6 +20,7 @@ from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
 from bidual.solvers import METHODS, HistoryEntry, Options, Solution
+from bidual.units import Units
 
 ACTIVATIONS = ("relu",)
 
@@ -27,6 +28,7 @@ ACTIVATIONS = ("relu",)
 class BaseReLU(BaseEstimator):
     """Parameters, validation and training of all estimators of this family."""
 
+    loss_: Loss
     network_: Network
     certificate_: Certificate
     history_: list[HistoryEntry]
@@ -114,9 +116,10 @@ class BaseReLU(BaseEstimator):
         )
         if not np.isfinite(problem.row_norms**2).all():
             raise ValueError("X has entries too large to square in floating point: rescale its columns")
+        units = Units.of(problem)
         start = None
         if self.warm_start and hasattr(self, "network_"):
-            start = lift.neurons(self.network_)
+            start = units.normalise_neurons(lift.neurons(self.network_))
         options = Options(
             tol=self.tol,
             max_iter=self.max_iter,
@@ -126,7 +129,8 @@ class BaseReLU(BaseEstimator):
             start=start,
             verbose=int(self.verbose),
         )
-        solution = METHODS[self.method](problem, options)
+        solution = units.restore(METHODS[self.method](units.normalise(problem), options))
+        self.loss_ = loss
         self.network_ = lift.recover(solution.neurons)
         self.n_iter_ = solution.n_iter
         self.certificate_ = self._certify(problem, solution, X, began)

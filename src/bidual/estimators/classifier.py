@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU
-from bidual.losses import Logistic, Loss, Softmax, Squared, SquaredHinge, get_loss
+from bidual.losses import Logistic, Loss, Softmax, Squared, encode_classes, get_loss
 
 
 class ReLUClassifier(ClassifierMixin, BaseReLU):
@@ -40,6 +40,8 @@ random_state, verbose
     Attributes
     ----------
     classes_ : ndarray
+    loss_ : Loss
+        The loss as it acts on this number of classes.
     network_ : Network
         Outputs scores; :meth:`predict` turns them into labels.
     certificate_ : Certificate
@@ -115,8 +117,7 @@ random_state, verbose
             by_class = compute_sample_weight(self.class_weight, y)
             sample_weight = by_class if sample_weight is None else by_class * sample_weight
         self.classes_ = classes
-        self._loss = loss
-        self._train(X, _encode(loss, codes, len(classes)), loss, sample_weight)
+        self._train(X, encode_classes(loss, codes, len(classes)), loss, sample_weight)
         return self
 
     def decision_function(self, X: Array) -> FloatArray:
@@ -134,7 +135,7 @@ random_state, verbose
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
         F = self._outputs(X)
-        probabilities = self._loss.probabilities(F)
+        probabilities = self.loss_.probabilities(F)
         assert probabilities is not None
         return probabilities
 
@@ -157,9 +158,3 @@ def _classification_loss(loss: Loss, n_classes: int) -> Loss:
     if loss.classification or type(loss) is Squared:
         return loss
     raise ValueError(f"the loss {loss.name!r} is for numbers: use ReLURegressor, or a classification loss")
-
-
-def _encode(loss: Loss, codes: Array, n_classes: int) -> FloatArray:
-    """Class codes as targets of the loss; least squares uses the codes of the margin losses."""
-    encoder: Loss = loss if loss.classification else SquaredHinge()
-    return encoder.encode(codes, n_classes)

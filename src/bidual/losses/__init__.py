@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bidual._typing import Array, FloatArray
 from bidual.losses.base import ConeForm, Loss
 from bidual.losses.classification import Hinge, Logistic, Margin, MarginLoss, Softmax, SquaredHinge
 from bidual.losses.regression import Absolute, ExactFit, Huber, Quantile, RegressionLoss, Squared
@@ -40,6 +41,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "SquaredHinge",
+    "encode_classes",
     "get_loss",
     "loss_from_dict",
 ]
@@ -55,6 +57,12 @@ def get_loss(loss: str | Loss) -> Loss:
         f"unknown loss {loss!r}: use one of {', '.join(map(repr, sorted(LOSSES)))}, "
         "or an instance of bidual.losses.Loss"
     )
+
+
+def encode_classes(loss: Loss, codes: Array, n_classes: int) -> FloatArray:
+    """Class codes ``0..K-1`` as targets of ``loss``; a regression loss sees the -1/+1 codes of the margin losses."""
+    encoder: Loss = loss if loss.classification else SquaredHinge()
+    return encoder.encode(codes, n_classes)
 
 
 def loss_from_dict(data: dict[str, Any]) -> Loss:

@@ -98,6 +98,10 @@ class Loss(ABC):
         """A point in the domain of the conjugate near ``V`` (``V`` itself if it is inside)."""
         return V
 
+    def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        """The outputs nearest to ``F`` at which the loss is finite (``F`` itself unless it is an indicator)."""
+        return F
+
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm | None:
         """The weighted loss as a cone program, or None if it has no such form."""
         return None
@@ -114,6 +118,10 @@ class Loss(ABC):
             f"beta=0 asks for the smallest network of zero loss, but the loss {self.name!r} never "
             "reaches its infimum; use beta > 0, or a loss that does (squared, hinge, ...)"
         )
+
+    def rescaled(self, t: float) -> tuple[Loss, int] | None:
+        r"""For a loss of the residual: :math:`\ell'` and p with :math:`\ell(tf, ty) = t^p \ell'(f, y)`; else None."""
+        return None
 
     def encode(self, y: Array, n_classes: int | None = None) -> FloatArray:
         """Targets as the ``(n, C)`` array this loss works on.

@@ -216,6 +216,9 @@ class Margin(MarginLoss):
     def phi_conjugate(self, s: FloatArray) -> FloatArray:
         return -s
 
+    def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return Y * np.maximum(Y * F, 1.0)
+
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         k = Y.size
         return ConeForm(

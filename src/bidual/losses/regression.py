@@ -20,6 +20,9 @@ class RegressionLoss(Loss):
     def limit(self) -> Loss:
         return ExactFit()
 
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return self, 1
+
 
 class Squared(RegressionLoss):
     r""":math:`\tfrac12 (f - y)^2`, with conjugate :math:`\tfrac12 v^2 + v y` (003 eq. 2)."""
@@ -40,6 +43,9 @@ class Squared(RegressionLoss):
 
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         return (0.5 * V**2 + V * Y).sum(axis=1)
+
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return self, 2
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         return ConeForm(offset=Y, quadratic_e=_entrywise(w, Y))
@@ -82,6 +88,9 @@ class Huber(RegressionLoss):
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         return np.clip(V, -self.delta, self.delta)
+
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return Huber(self.delta / t), 2
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         # e = a + b - c with b, c >= 0: cost a^2/2 + delta (b + c).
@@ -173,7 +182,7 @@ class ExactFit(RegressionLoss):
     Parameters
     ----------
     tol : float, default=1e-6
-        Largest residual, relative to ``max(1, max|y|)``, that still counts as a fit in :meth:`rows`.
+        Largest residual, relative to ``max|y|``, that still counts as a fit in :meth:`rows`.
     """
 
     name = "exact_fit"
@@ -184,7 +193,7 @@ class ExactFit(RegressionLoss):
         self.tol = float(tol)
 
     def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
-        allowed = self.tol * max(1.0, float(np.abs(Y).max(initial=0.0)))
+        allowed = self.tol * float(np.abs(Y).max(initial=0.0))
         return np.where((np.abs(F - Y) <= allowed).all(axis=1), 0.0, np.inf)
 
     def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
@@ -192,6 +201,12 @@ class ExactFit(RegressionLoss):
 
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         return (V * Y).sum(axis=1)
+
+    def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return Y
+
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return self, 0
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         k = Y.size

@@ -99,8 +99,8 @@ class TwoLayerNetwork(Network):
         # A network without neurons is a list without rows: its widths are stored beside it.
         w = data["weights"]
         return cls(
-            hidden_weights=np.reshape(w["hidden_weights"], (-1, data["n_inputs"])),
-            output_weights=np.reshape(w["output_weights"], (-1, data["n_outputs"])),
+            hidden_weights=w["hidden_weights"] or np.zeros((0, data["n_inputs"])),
+            output_weights=w["output_weights"] or np.zeros((0, data["n_outputs"])),
             hidden_bias=w["hidden_bias"],
             intercept=w["intercept"],
         )

@@ -80,10 +80,7 @@ class FiniteProgram:
     def __init__(self, problem: Problem, patterns: Patterns) -> None:
         self.problem = problem
         self.patterns = patterns
-        # One scale for all weights keeps the conditioning independent of the units of X.
-        scale = float(np.sqrt(np.mean(problem.row_norms**2)))
-        self.scale = scale if scale > 0 else 1.0
-        self.rows = problem.reduced / self.scale
+        self.rows = problem.reduced
         self.cone_pairs = _cone_pairs(problem, patterns)
 
     @property
@@ -121,7 +118,7 @@ class FiniteProgram:
     # ---- assembly ------------------------------------------------------------------------------
 
     def design(self) -> sp.csc_array:
-        """``[A D_1 M, ..., A D_P M]`` in scaled units, coordinate-major: ``(n, r P)``."""
+        """``[A D_1 M, ..., A D_P M]`` coordinate-major: ``(n, r P)``."""
         active = self.patterns.active
         P, N = active.shape
         r = self.rows.shape[1]
@@ -198,7 +195,7 @@ class FiniteProgram:
                 np.full(nC, form.linear_e) if np.isscalar(form.linear_e) else form.linear_e,
                 form.linear_t,
                 np.zeros(n_z),
-                np.full(groups * P, problem.beta / self.scale),
+                np.full(groups * P, problem.beta),
                 np.zeros(n_free),
             ]
         )
@@ -252,7 +249,7 @@ class FiniteProgram:
         z = x[nC + n_t : nC + n_t + groups * P * r].reshape(signs, C, r, P).swapaxes(2, 3)
         start = nC + len(form.h)
         return ConicResult(
-            Z=np.ascontiguousarray(z) / self.scale,
+            Z=np.ascontiguousarray(z),
             intercept=np.concatenate([x[len(x) - self.n_free :], np.zeros(C - self.n_free)]),
             V=-y[:nC].reshape(-1, C),
             cone_multipliers=y[start : start + groups * G.shape[0]].reshape(signs, C, -1),

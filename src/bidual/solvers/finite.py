@@ -99,7 +99,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
             break
         kept = working[used > 1e-8 * used.max(initial=0.0)]
         working = np.concatenate([kept, _select(bounds.values.max(axis=(0, 1)), np.flatnonzero(violating))])
-    neurons = reduce_neurons(problem, neurons)
+    neurons = _repair(problem, reduce_neurons(problem, _repair(problem, neurons)))
     if problem.loss.smooth:
         V = _dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, _bound(bounds, V), key=lambda b: b.value)
@@ -127,6 +127,23 @@ def _solve_program(program: FiniteProgram, options: Options, began: float) -> Co
     if result is None or (result.status in ("InsufficientProgress", "AlmostSolved") and loss.smooth):
         result = newton(program, solve, result, tol=min(1e-9, options.tol / 100))
     return result
+
+
+def _repair(problem: Problem, neurons: Neurons) -> Neurons:
+    """For a loss that is an indicator: meet its constraints to rounding by a small change of the output weights.
+
+    The conic solver meets them up to its tolerance only. The change is the smallest one relative to the weights, and
+    is not made if it costs more than that.
+    """
+    if problem.loss.finite or not len(neurons):
+        return neurons
+    F = problem.outputs(neurons)
+    wanted = problem.loss.nearest_outputs(F, problem.Y) - F
+    size = np.linalg.norm(neurons.alpha, axis=1)
+    hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0)) * size
+    change, *_ = np.linalg.lstsq(hidden, wanted, rcond=1e-10)
+    repaired = replace(neurons, alpha=neurons.alpha + size[:, None] * change)
+    return repaired if repaired.costs.sum() <= (1 + 1e-5) * neurons.costs.sum() else neurons
 
 
 def _select(values: FloatArray, candidates: IntArray) -> IntArray:
@@ -192,5 +209,5 @@ def _known_bounds(
     gradients = (program.design().T @ V).T.reshape(1, C, r, P)
     multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
     normals = np.asarray(program.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
-    known[:, :, working] = program.scale * np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
+    known[:, :, working] = np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
     return known

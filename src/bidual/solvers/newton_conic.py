@@ -47,7 +47,7 @@ def newton(
     intercept = np.zeros(C) if start is None else start.intercept
 
     def outputs(Z: FloatArray, intercept: FloatArray) -> FloatArray:
-        flat = (Z[0] - Z[1]).swapaxes(1, 2).reshape(C, r * P) * program.scale
+        flat = (Z[0] - Z[1]).swapaxes(1, 2).reshape(C, r * P)
         return np.asarray(K @ flat.T) + intercept
 
     def penalty(Z: FloatArray) -> float:

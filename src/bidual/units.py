@@ -1,0 +1,92 @@
+r"""Training in natural units, whatever the units of the data.
+
+With :math:`M = s M'`, :math:`Y = t Y' + c` and a loss of the residual with
+:math:`\ell(tf, ty) = t^p \ell'(f, y)`, a network :math:`(U', \alpha', b')` on the scaled data stands for
+:math:`(U'/s, t \alpha', t b' + c)` on the original ones, and
+
+.. math:: L(F) + \beta \sum_j \|u_j\| \|\alpha_j\| = t^p \Big( L'(F') + \beta' \sum_j \|u'_j\| \|\alpha'_j\| \Big),
+          \qquad \beta' = \beta \, t^{1-p} / s.
+
+Solvers therefore always see features of mean square norm one and targets of mean square one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bidual._typing import FloatArray
+from bidual.certificates import DualBound
+from bidual.losses import Loss
+from bidual.problem import Neurons, Problem
+from bidual.solvers.base import Solution
+
+
+@dataclass(frozen=True)
+class Units:
+    """The scales s, t and shift c of a problem, and the way there and back."""
+
+    inputs: float
+    outputs: float
+    shift: FloatArray
+    power: int
+    loss: Loss
+
+    @classmethod
+    def of(cls, problem: Problem) -> Units:
+        """Units in which the problem is of order one."""
+        inputs = _root_mean_square(problem.row_norms, np.full(len(problem.M), 1.0 / len(problem.M)))
+        still = cls(inputs, 1.0, np.zeros(problem.n_outputs), 0, problem.loss)
+        shift = problem.w @ problem.Y if problem.fit_intercept else np.zeros(problem.n_outputs)
+        outputs = _root_mean_square(problem.Y - shift, problem.w)
+        scaled = problem.loss.rescaled(outputs)
+        if scaled is None:
+            return still
+        loss, power = scaled
+        return cls(inputs, outputs, shift, power, loss)
+
+    def normalise(self, problem: Problem) -> Problem:
+        """The same problem in these units."""
+        return replace(
+            problem,
+            M=problem.M / self.inputs,
+            Y=(problem.Y - self.shift) / self.outputs,
+            loss=self.loss,
+            beta=problem.beta * self.outputs ** (1 - self.power) / self.inputs,
+        )
+
+    def normalise_neurons(self, neurons: Neurons) -> Neurons:
+        """Neurons of the original problem in these units."""
+        return Neurons(
+            neurons.U * self.inputs, neurons.alpha / self.outputs, (neurons.intercept - self.shift) / self.outputs
+        )
+
+    def restore(self, solution: Solution) -> Solution:
+        """A solution of the normalised problem as one of the original problem."""
+        neurons, bound = solution.neurons, solution.bound
+        value, slope = self.outputs**self.power, self.outputs ** (self.power - 1)
+        oracle = slope * self.inputs
+        return replace(
+            solution,
+            neurons=Neurons(
+                neurons.U / self.inputs,
+                neurons.alpha * self.outputs,
+                neurons.intercept * self.outputs + self.shift,
+            ).balanced(),
+            bound=DualBound(
+                bound.value * value, bound.V * slope, bound.oracle_value * oracle, bound.oracle_bound * oracle
+            ),
+            history=[
+                replace(entry, objective=entry.objective * value, lower_bound=entry.lower_bound * value)
+                for entry in solution.history
+            ],
+        )
+
+
+def _root_mean_square(values: FloatArray, w: FloatArray) -> float:
+    """Weighted root mean square, safe from overflow; one for zeros."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0:
+        return 1.0
+    return largest * float(np.sqrt(w @ ((values / largest).reshape(len(w), -1) ** 2).sum(axis=1)))
