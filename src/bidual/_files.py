@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,19 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
     Whatever goes wrong, an existing file stays as it was and no partial one is left.
     """
-    target = Path(path)
+    target = Path(path).resolve()  # a link stays one: the file it points to is replaced
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.stem}-{uuid.uuid4().hex}{target.suffix}")
+    temporary.touch(exist_ok=False)
     try:
         write(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    return target
-
-
-def _umask() -> int:
-    """The process's mask (it can only be read by setting it)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    return Path(path)
 
 
 def write_json(path: str | os.PathLike[str], data: dict[str, Any]) -> Path:

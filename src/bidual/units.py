@@ -38,7 +38,9 @@ class Units:
         """Units in which the problem is of order one."""
         inputs = _root_mean_square(problem.row_norms, np.full(len(problem.M), 1.0 / len(problem.M)))
         still = cls(inputs, 1.0, np.zeros(problem.n_outputs), 0, problem.loss)
-        shift = problem.w @ problem.Y if problem.fit_intercept else np.zeros(problem.n_outputs)
+        shift = np.zeros(problem.n_outputs)
+        if problem.fit_intercept:  # a constant column is shifted to exact zeros
+            shift = np.where(np.ptp(problem.Y, axis=0) > 0, problem.w @ problem.Y, problem.Y[0])
         outputs = _root_mean_square(problem.Y - shift, problem.w)
         scaled = problem.loss.rescaled(outputs)
         if scaled is None:

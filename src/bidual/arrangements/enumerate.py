@@ -157,6 +157,11 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
     wanted).
     """
     m, r = normals.shape
+    flat = _flat_directions(normals)
+    if flat is not None:  # merged hyperplanes have taken a dimension with them
+        lines = Hyperplanes(normals @ flat, 1.0)
+        inner, witnesses, (indptr, indices) = _cells(lines.normals, want_facets=want_facets)
+        return lines.expand(inner), witnesses @ flat.T, (indptr, lines.representatives[indices])
     if r == 1:
         signs = np.array([[True], [False]])
         facets = (np.array([0, 1, 2]), np.zeros(2, dtype=np.int64))
@@ -188,6 +193,17 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
         return signs, witnesses, (np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     return signs, witnesses, (indptr, facet[np.argsort(cell, kind="stable")])
+
+
+def _flat_directions(normals: FloatArray) -> FloatArray | None:
+    """Basis of the span of ``normals`` if it is not the whole space, else None."""
+    m, r = normals.shape
+    spread = np.linalg.eigvalsh(normals.T @ normals)[0] if m >= r else 0.0
+    if spread > 1e-12:  # far from flat: the usual case, found cheaply
+        return None
+    _, s, Vt = np.linalg.svd(normals, full_matrices=False)
+    rank = int((s > PARALLEL_TOL * s[0]).sum())
+    return None if rank == r else Vt[:rank].T
 
 
 def _facets_on(normals: FloatArray, k: int) -> tuple[BoolArray, FloatArray]:

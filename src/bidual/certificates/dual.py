@@ -44,23 +44,27 @@ def lower_bound(problem: Problem, V: FloatArray, oracle_value: float, oracle_bou
     c_max = problem.beta / oracle_bound if oracle_bound > floor else 1.0
 
     def value(c: float) -> float:
-        return problem.dual_value(c * V)
+        return problem.dual_value(c * V) - _rounding(problem, c * V) if c > 0 else problem.dual_value(0.0 * V)
 
     # Some domains are cones (V may grow), the others are only sure to hold the segment from 0 to V.
     if not np.isfinite(value(c_max)):
         c_max = min(c_max, 1.0)
-    search = minimize_scalar(
-        lambda c: -value(c) if np.isfinite(value(c)) else np.inf,
-        bounds=(0.0, c_max),
-        method="bounded",
-        options={"xatol": 1e-12 * c_max},
-    )
-    best = max((float(search.x), c_max, 0.0), key=value)
-    return DualBound(value(best) - _rounding(problem, best * V), best * V, oracle_value, oracle_bound)
+    candidates = [0.0, min(1.0, c_max), c_max]
+    for low, high in ((0.0, min(1.0, c_max)), (1.0, c_max)):  # the sum is concave, but c_max may be astronomical
+        if low < high:
+            search = minimize_scalar(
+                lambda c: -max(value(c), -1e300), bounds=(low, high), method="bounded", options={"xatol": 1e-12 * high}
+            )
+            candidates.append(float(search.x))
+    best = max(candidates, key=value)
+    return DualBound(value(best), best * V, oracle_value, oracle_bound)
 
 
 def _rounding(problem: Problem, V: FloatArray) -> float:
     """What floating point may have added to the dual value: a few units of all terms summed up."""
     rows = problem.loss.row_conjugates(-V / problem.w[:, None], problem.Y)
+    if not np.isfinite(rows).all():
+        return 0.0
     terms = problem.w @ np.abs(rows) + np.abs(V * problem.Y).sum() + ((V / problem.w[:, None]) * V).sum()
-    return float(8 * np.finfo(float).eps * terms)
+    # A coupled loss has its domain on a simplex, which floating point meets only to a few units.
+    return float(8 * np.finfo(float).eps * (terms + 8 * problem.loss.coupled))

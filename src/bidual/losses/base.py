@@ -165,6 +165,8 @@ class Loss(ABC):
         and are convex, so that shrinking rows towards zero never leaves them.
         """
         V = -w[:, None] * self.clip_rows(-V / w[:, None], Y)
+        if not (self.full_domain or self.coupled):
+            V = V * (1 - 4 * np.finfo(float).eps)  # multiplying and dividing by w may end one unit outside
         return self.centre(V, Y, w) if centred else V
 
     def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
@@ -174,9 +176,8 @@ class Loss(ABC):
         positive, negative = np.maximum(V, 0.0), np.maximum(-V, 0.0)
         up, down = positive.sum(axis=0), negative.sum(axis=0)
         tiny = np.finfo(float).tiny
-        return positive * np.minimum(1.0, down / np.maximum(up, tiny)) - negative * np.minimum(
-            1.0, up / np.maximum(down, tiny)
-        )
+        smaller = np.minimum(up, down)
+        return positive * (smaller / np.maximum(up, tiny)) - negative * (smaller / np.maximum(down, tiny))
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters, for model files."""

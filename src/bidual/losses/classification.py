@@ -23,7 +23,7 @@ def one_hot(codes: Array, n_classes: int | None) -> FloatArray:
     if not np.all(np.equal(np.mod(codes, 1), 0)) or codes.min(initial=0) < 0:
         raise ValueError("class codes must be the integers 0, 1, ..., K-1")
     codes = codes.astype(np.int64)
-    k = int(codes.max(initial=0)) + 1 if n_classes is None else n_classes
+    k = max(2, int(codes.max(initial=0)) + 1) if n_classes is None else n_classes
     if codes.max(initial=0) >= k:
         raise ValueError(f"class code {codes.max()} is out of range for {k} classes")
     return np.eye(k)[codes]
@@ -264,7 +264,8 @@ class Softmax(Loss):
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         p = np.maximum(V + Y, 0.0)
-        return p / np.maximum(p.sum(axis=1, keepdims=True), np.finfo(float).tiny) - Y
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1.0), Y) - Y
 
     def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
         # V = w (Y - P): the columns of P must carry the mass of the classes. Overfull columns give up

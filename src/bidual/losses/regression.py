@@ -20,9 +20,6 @@ class RegressionLoss(Loss):
     def limit(self) -> Loss:
         return ExactFit()
 
-    def rescaled(self, t: float) -> tuple[Loss, int]:
-        return self, 1
-
 
 class Squared(RegressionLoss):
     r""":math:`\tfrac12 (f - y)^2`, with conjugate :math:`\tfrac12 v^2 + v y` (003 eq. 2)."""
@@ -142,6 +139,9 @@ class Quantile(RegressionLoss):
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         below, above = self._slopes()
         return np.where((-below <= V) & (above >= V), V * Y, np.inf).sum(axis=1)
+
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return self, 1
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         below, above = self._slopes()

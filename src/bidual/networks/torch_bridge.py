@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 def _linear(weight: Array, bias: Array | None, dtype: torch.dtype) -> torch.nn.Linear:
     out_features, in_features = weight.shape
-    with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: leave the user's stream alone
+    # The initial weights are overwritten: leave the user's random stream alone, and do not warn if there are none.
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
         layer = torch.nn.Linear(in_features, out_features, bias=bias is not None, dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.as_tensor(np.ascontiguousarray(weight)))

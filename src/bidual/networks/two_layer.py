@@ -98,12 +98,16 @@ class TwoLayerNetwork(Network):
     def _rebuild(cls, data: dict[str, Any]) -> TwoLayerNetwork:
         # A network without neurons is a list without rows: its widths are stored beside it.
         w = data["weights"]
-        return cls(
-            hidden_weights=w["hidden_weights"] or np.zeros((0, data["n_inputs"])),
-            output_weights=w["output_weights"] or np.zeros((0, data["n_outputs"])),
+        widths = (data["n_inputs"], data["n_outputs"])
+        network = cls(
+            hidden_weights=w["hidden_weights"] or np.zeros((0, widths[0])),
+            output_weights=w["output_weights"] or np.zeros((0, widths[1])),
             hidden_bias=w["hidden_bias"],
             intercept=w["intercept"],
         )
+        if (network.n_inputs, network.n_outputs) != widths:
+            raise ValueError(f"the weights do not fit {widths[0]} inputs and {widths[1]} outputs")
+        return network
 
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
         from bidual.networks.torch_bridge import two_layer_module

@@ -82,6 +82,8 @@ class FiniteProgram:
         self.patterns = patterns
         self.rows = problem.reduced
         self.cone_pairs = _cone_pairs(problem, patterns)
+        # The solver's tolerances are absolute below one, so that it is given the objective in units of beta.
+        self.unit = 1.0 / float(np.clip(problem.beta, 1e-9, 1e9))
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -200,7 +202,7 @@ class FiniteProgram:
             ]
         )
         A = sp.vstack(A_rows, format="csc")
-        return quadratic, linear, A, np.concatenate(b), cones
+        return quadratic * self.unit, linear * self.unit, A, np.concatenate(b), cones
 
     # ---- solution ------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class FiniteProgram:
             settings.time_limit = max(time_limit, 1e-3)
         solver = clarabel.DefaultSolver(quadratic, linear, A, b, cones, settings)
         if stop is not None:
-            solver.set_termination_callback(lambda info: 1 if stop() else 0)
+            solver.set_termination_callback(lambda info: bool(stop()))
         solution = solver.solve()
         status = str(solution.status).split(".")[-1]
         if "PrimalInfeasible" in status:
@@ -251,8 +253,8 @@ class FiniteProgram:
         return ConicResult(
             Z=np.ascontiguousarray(z),
             intercept=np.concatenate([x[len(x) - self.n_free :], np.zeros(C - self.n_free)]),
-            V=-y[:nC].reshape(-1, C),
-            cone_multipliers=y[start : start + groups * G.shape[0]].reshape(signs, C, -1),
+            V=-y[:nC].reshape(-1, C) / self.unit,
+            cone_multipliers=y[start : start + groups * G.shape[0]].reshape(signs, C, -1) / self.unit,
             status=status,
             iterations=int(solution.iterations),
         )

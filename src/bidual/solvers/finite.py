@@ -26,10 +26,12 @@ DIRECT = 150
 #: Patterns that may enter the working set in one round.
 BATCH = 100
 #: Statuses of the conic solver after which another round makes no sense.
-STOPPED = ("MaxTime", "CallbackTerminated")
+STOPPED = ("MaxTime", "CallbackTerminated", "MaxIterations")
+#: Rounds of column generation after which it gives up (never seen).
+MAX_ROUNDS = 200
 
 _STATUS = {
-    "Solved": "solved",
+    "Solved": "solved to the accuracy of the conic solver",
     "AlmostSolved": "solved to a reduced accuracy",
     "MaxIterations": "stopped at max_iter",
     "MaxTime": "stopped at time_limit",
@@ -70,16 +72,16 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     working = np.arange(len(patterns) if direct else 0)
     bounds = ConeBounds(problem, patterns)
     history: list[HistoryEntry] = []
-    best: DualBound | None = None
+    best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     n_iter = 0
-    while True:
+    for _ in range(MAX_ROUNDS):
         program = FiniteProgram(problem, patterns.take(working))
         program.check_memory()
         result = _solve_program(program, options, began)
         neurons = block_neurons(problem, result)
         V = _dual_point(problem, result.V)
         bound = _bound(bounds, V, _known_bounds(program, V, result, working, patterns))
-        best = bound if best is None or bound.value > best.value else best
+        best = max(best, bound, key=lambda b: b.value)
         objective = problem.objective(neurons)
         n_iter += max(1, result.iterations)
         used = np.linalg.norm(result.Z, axis=-1).max(axis=(0, 1))

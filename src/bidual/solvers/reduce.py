@@ -14,6 +14,12 @@ ZERO = 1e-7
 
 def reduce_neurons(problem: Problem, neurons: Neurons) -> Neurons:
     """Prune neurons that carry nothing, and merge those that share a cone (003 Thm 1)."""
+    objective = problem.objective(neurons)
+    if not np.isfinite(objective):  # nothing to compare with
+        return neurons.balanced()
+    nothing = Neurons.none(neurons.U.shape[1], np.zeros_like(neurons.intercept))
+    if problem.objective(nothing) <= objective:
+        return nothing
     return merge(problem, prune(problem, neurons.balanced()))
 
 
