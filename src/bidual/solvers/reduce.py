@@ -13,14 +13,14 @@ ZERO = 1e-7
 
 
 def reduce_neurons(problem: Problem, neurons: Neurons) -> Neurons:
-    """Prune neurons that carry nothing, and merge those that share a cone (003 Thm 1)."""
+    """Prune neurons that carry nothing, merge those that share a cone (003 Thm 1), keep a basis of the rest."""
     objective = problem.objective(neurons)
     if not np.isfinite(objective):  # nothing to compare with
         return neurons.balanced()
     nothing = Neurons.none(neurons.U.shape[1], np.zeros_like(neurons.intercept))
     if problem.objective(nothing) <= objective:
         return nothing
-    return merge(problem, prune(problem, neurons.balanced()))
+    return basis(problem, merge(problem, prune(problem, neurons.balanced())))
 
 
 def prune(problem: Problem, neurons: Neurons) -> Neurons:
@@ -69,6 +69,38 @@ def merge(problem: Problem, neurons: Neurons) -> Neurons:
         else:
             i += 1
     return Neurons(U, heads, neurons.intercept).balanced()
+
+
+def basis(problem: Problem, neurons: Neurons) -> Neurons:
+    r"""The same outputs at the same cost with fewer neurons: at most one more than there are outputs in all.
+
+    Caratheodory's argument (003 sec. 2, :math:`m^* \le n + 1`): as long as the vectors (outputs of a neuron, its cost)
+    are linearly dependent, magnitudes can move along the dependence until one of them is zero.
+    """
+    m = len(neurons)
+    hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0))
+    vectors = (hidden[:, None, :] * neurons.alpha.T).reshape(-1, m)
+    vectors = np.vstack([vectors, neurons.costs])
+    lengths = np.linalg.norm(vectors, axis=0)
+    # Few neurons on many rows are independent as a rule, and finding out would cost more than it is worth.
+    if m < 2 or not lengths.all() or (m < len(vectors) and vectors.size > 1_000_000):
+        return neurons
+    units, t = vectors / lengths, lengths.copy()
+    active = np.arange(m)
+    while True:
+        some = active[: len(vectors) + 1]  # so many are always dependent
+        wide = len(some) > len(vectors)
+        _, sigma, Vt = np.linalg.svd(units[:, some], full_matrices=wide)
+        if not wide and sigma[-1] > 1e-13 * sigma[0]:
+            break
+        change = Vt[-1] / t[some]
+        change = change * np.sign(change[np.argmax(np.abs(change))])
+        t[some] *= 1.0 - change / change.max()
+        active = active[t[active] > 1e-14 * lengths[active]]
+    t = t / lengths
+    kept = neurons.take(active)
+    kept = Neurons(kept.U * t[active, None], kept.alpha, kept.intercept).balanced()
+    return kept if problem.objective(kept) <= _ceiling(problem.objective(neurons)) else neurons
 
 
 def _ceiling(objective: float) -> float:
