@@ -78,12 +78,14 @@ def basis(problem: Problem, neurons: Neurons) -> Neurons:
     are linearly dependent, magnitudes can move along the dependence until one of them is zero.
     """
     m = len(neurons)
+    if m < 2:
+        return neurons
     hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0))
     vectors = (hidden[:, None, :] * neurons.alpha.T).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
     # Few neurons on many rows are independent as a rule, and finding out would cost more than it is worth.
-    if m < 2 or not lengths.all() or (m < len(vectors) and vectors.size > 1_000_000):
+    if not lengths.all() or (m < len(vectors) and vectors.size > 1_000_000):
         return neurons
     units, t = vectors / lengths, lengths.copy()
     active = np.arange(m)

@@ -1,0 +1,155 @@
+"""From arrays to a certified network: the one road that estimators, paths and cross-validation take."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from bidual._typing import Array, FloatArray
+from bidual.architectures import Architecture, Lift, get_architecture
+from bidual.certificates import Certificate
+from bidual.losses import Loss
+from bidual.networks import Network, normalise_weights
+from bidual.problem import Problem
+from bidual.solvers import METHODS, HistoryEntry, Options, Solution
+from bidual.units import Units
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network, its certificate, and how it came about."""
+
+    network: Network
+    certificate: Certificate
+    history: list[HistoryEntry]
+    n_iter: int
+    status: str
+
+    def warn_unless(self, tol: float, stacklevel: int = 2) -> None:
+        """Say so, with the numbers, when the gap is larger than asked for."""
+        certificate = self.certificate
+        if certificate.gap <= tol:
+            return
+        advice = "raise max_iter or time_limit, standardise the columns of X, or use a larger beta"
+        if self.network.n_outputs > 1 and certificate.rigorous:
+            advice = "with several outputs the proven bound is loose: method='adaptive' has a sharper, unproven one"
+        warnings.warn(
+            f"the relative gap {certificate.gap:.2e} is above tol={tol:g} ({self.status}): objective "
+            f"{certificate.objective:.6g}, lower bound {certificate.lower_bound:.6g}; {advice}",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Data lifted by an architecture, with the problem posed on them.
+
+    Attributes
+    ----------
+    X : ndarray, shape (n, d)
+        The distinct rows, in a canonical order.
+    lift : Lift
+    problem : Problem
+    beta : float
+        As the user gave it: 0 for minimum-norm interpolation, where the problem has the limit loss and beta one.
+    """
+
+    X: FloatArray
+    lift: Lift
+    problem: Problem
+    beta: float
+
+    @classmethod
+    def pose(
+        cls,
+        X: FloatArray,
+        Y: FloatArray,
+        sample_weight: Array | None = None,
+        *,
+        loss: Loss,
+        beta: float,
+        architecture: str | Architecture = "two_layer",
+        bias: bool = True,
+        fit_intercept: bool = True,
+    ) -> TrainingSet:
+        """Pose the training problem on rows ``X (n, d)`` and encoded targets ``Y (n, C)``."""
+        X, Y, w = distinct_rows(X, Y, sample_weight)
+        lift = get_architecture(architecture).lift(X, bias=bias)
+        problem = Problem(
+            M=lift.M,
+            A=lift.A,
+            Y=Y,
+            w=w,
+            loss=loss if beta > 0 else loss.limit(),
+            beta=float(beta) if beta > 0 else 1.0,
+            fit_intercept=bool(fit_intercept),
+        )
+        if not np.isfinite(problem.row_norms**2).all():
+            raise ValueError("X has entries too large to square in floating point: rescale its columns")
+        return cls(X, lift, problem, float(beta))
+
+    def at(self, beta: float) -> TrainingSet:
+        """The same data with another positive ``beta``."""
+        return replace(self, problem=replace(self.problem, beta=float(beta)), beta=float(beta))
+
+    def train(self, method: str, options: Options, start: Network | None = None) -> Trained:
+        """Train by ``method``, from the network ``start`` if given, and certify the result."""
+        began = time.perf_counter()
+        units = Units.of(self.problem)
+        if start is not None:
+            options = replace(options, start=units.normalise_neurons(self.lift.neurons(start)))
+        solution = units.restore(METHODS[method](units.normalise(self.problem), options))
+        network = self.lift.recover(solution.neurons)
+        certificate = self._certify(network, solution, time.perf_counter() - began)
+        last = replace(solution.history[-1], objective=certificate.objective, lower_bound=certificate.lower_bound)
+        return Trained(network, certificate, [*solution.history[:-1], last], solution.n_iter, solution.status)
+
+    def _certify(self, network: Network, solution: Solution, elapsed: float) -> Certificate:
+        """The certificate of the network as returned, its objective evaluated from scratch."""
+        problem, bound = self.problem, solution.bound
+        objective = problem.loss_value(network.forward(self.X)) + problem.beta * network.penalty()
+        # An exact fit is judged with a tolerance and may undercut the optimum by as much. (A network trained on some
+        # patterns may beat all networks on these patterns: merging neurons can lead out of them.)
+        allowed = (1e-6 if problem.loss.finite else 1e-3) * abs(objective) + np.finfo(float).tiny
+        if solution.scope == "global" and bound.value > objective + allowed:
+            raise RuntimeError(
+                f"contradiction: the lower bound {bound.value:.9g} is above the network's objective "
+                f"{objective:.9g}. If the loss {problem.loss!r} is your own, check its gradient and conjugate; "
+                "else please report this"
+            )
+        return Certificate(
+            objective=objective,
+            lower_bound=min(bound.value, objective),
+            rigorous=solution.rigorous,
+            scope=solution.scope,
+            method=solution.method,
+            oracle_value=bound.oracle_value,
+            oracle_bound=bound.oracle_bound,
+            beta=self.beta,
+            loss=problem.loss.name,
+            n_patterns=solution.n_patterns,
+            elapsed=elapsed,
+        )
+
+
+def distinct_rows(
+    X: FloatArray, Y: FloatArray, sample_weight: Array | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Training rows in a canonical order, equal ones taken together, with weights that sum to one.
+
+    Rows of weight zero, or lost in rounding beside the others, are left out: they must not even influence which
+    patterns there are. Repeating a row, giving it more weight, and reordering rows thus lead to the same digits.
+    """
+    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    normalise_weights(weights, len(X))  # raises on weights that cannot be
+    used = weights > 1e-30 * weights.max()
+    table = np.column_stack([X[used], Y[used]]) + 0.0  # -0.0 equals 0.0
+    rows, inverse = np.unique(table, axis=0, return_inverse=True)
+    summed = np.bincount(inverse.ravel(), weights=weights[used])
+    d = X.shape[1]
+    return np.ascontiguousarray(rows[:, :d]), np.ascontiguousarray(rows[:, d:]), summed / summed.sum()
