@@ -116,7 +116,7 @@ class TrainingSet:
         # An exact fit is judged with a tolerance and may undercut the optimum by as much. (A network trained on some
         # patterns may beat all networks on these patterns: merging neurons can lead out of them.)
         allowed = (1e-6 if problem.loss.finite else 1e-3) * abs(objective) + np.finfo(float).tiny
-        if solution.scope == "global" and bound.value > objective + allowed:
+        if solution.rigorous and solution.scope == "global" and bound.value > objective + allowed:
             raise RuntimeError(
                 f"contradiction: the lower bound {bound.value:.9g} is above the network's objective "
                 f"{objective:.9g}. If the loss {problem.loss!r} is your own, check its gradient and conjugate; "

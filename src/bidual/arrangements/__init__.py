@@ -1,6 +1,6 @@
 """Activation patterns of a matrix: all of them, or a sample."""
 
-from bidual.arrangements.enumerate import enumerate_patterns
+from bidual.arrangements.enumerate import enumerate_patterns, few_patterns
 from bidual.arrangements.patterns import Patterns, count_patterns, row_space
 from bidual.arrangements.sample import flip_nearest, patterns_of, sample_patterns
 
@@ -8,6 +8,7 @@ __all__ = [
     "Patterns",
     "count_patterns",
     "enumerate_patterns",
+    "few_patterns",
     "flip_nearest",
     "patterns_of",
     "row_space",

@@ -18,6 +18,11 @@ import numpy as np
 from bidual._typing import Array, BoolArray, FloatArray, IntArray
 from bidual.arrangements.patterns import Patterns, count_patterns, row_space
 
+
+class TooManyPatternsError(ValueError):
+    """There are more activation patterns than the caller wants to enumerate."""
+
+
 #: Sine of the angle below which two hyperplanes are one.
 PARALLEL_TOL = 1e-10
 
@@ -70,7 +75,7 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
     lines = Hyperplanes(X @ basis, np.linalg.norm(X, axis=1))
     bound = count_patterns(len(lines), rank)
     if max_patterns is not None and bound > max_patterns:
-        raise ValueError(
+        raise TooManyPatternsError(
             f"X has {len(lines)} distinct rows of rank {rank}: up to {bound:,} activation patterns, more than "
             f"max_patterns={max_patterns:,}. Use method='sampled' (or sample_patterns), fewer rows or columns, or "
             "raise max_patterns if the memory allows it"
@@ -85,6 +90,16 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
         cone_rows=(indptr, lines.representatives[indices]),
         tol=PARALLEL_TOL,
     )
+
+
+def few_patterns(X: FloatArray, limit: int) -> Patterns | None:
+    """All activation patterns of ``X`` if there are at most ``limit`` of them, else None."""
+    if count_patterns(len(X), row_space(X).shape[1]) > 1000 * limit:  # cheap: do not even merge rows
+        return None
+    try:
+        return enumerate_patterns(X, max_patterns=limit)
+    except TooManyPatternsError:
+        return None
 
 
 class Hyperplanes:

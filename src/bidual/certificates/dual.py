@@ -50,6 +50,8 @@ def lower_bound(problem: Problem, V: FloatArray, oracle_value: float, oracle_bou
     if not np.isfinite(value(c_max)):
         c_max = min(c_max, 1.0)
     candidates = [0.0, min(1.0, c_max), c_max]
+    if value(c_max) > value((1.0 - 1e-6) * c_max):  # concave and still rising at the edge: no need to search
+        return DualBound(value(c_max), c_max * V, oracle_value, oracle_bound)
     for low, high in ((0.0, min(1.0, c_max)), (1.0, c_max)):  # the sum is concave, but c_max may be astronomical
         if low < high:
             search = minimize_scalar(

@@ -18,7 +18,11 @@ from scipy.optimize import nnls
 
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns
+from bidual.certificates.dual import DualBound, lower_bound
 from bidual.problem import Problem
+
+#: Beyond this many patterns a compiled loop pays for loading it.
+MANY = 150
 
 
 class ConeBounds:
@@ -73,6 +77,21 @@ class ConeBounds:
         tighten_cones(self._gradients[sign, c, pattern], pattern, indptr, normals, threshold, sweeps, bounds)
         self.values[sign, c, pattern] = bounds
 
+    def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:
+        """Lower bound from ``V``: over all networks if the patterns are complete, else over networks on the patterns.
+
+        For several outputs the bound over complete patterns is the (weaker) spectral one, because neurons may feed all
+        outputs at once; over sampled patterns it is that of the program solved, where a neuron feeds one output.
+        """
+        problem, patterns = self.problem, self.patterns
+        self.start(V, known)
+        if len(patterns) > MANY:
+            self.tighten(problem.beta)
+        if patterns.complete and problem.n_outputs > 1:
+            return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
+        value = self.maximum()
+        return lower_bound(problem, V, value, value + slack(problem, patterns, V))
+
     @cached_property
     def _normals(self) -> tuple[IntArray, FloatArray]:
         """Inward unit normals of all cones, in compressed form."""
@@ -104,6 +123,11 @@ def pattern_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[
     bounds.start(V)
     value = bounds.maximum()
     return value, value + slack(problem, patterns, V)
+
+
+def certify_patterns(problem: Problem, patterns: Patterns, V: FloatArray) -> DualBound:
+    """Lower bound from the dual point ``V`` over ``patterns``; see :meth:`ConeBounds.lower_bound`."""
+    return ConeBounds(problem, patterns).lower_bound(V)
 
 
 def spectral_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:

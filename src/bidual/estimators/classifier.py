@@ -70,7 +70,7 @@ random_state, verbose
         class_weight: dict[Any, float] | str | None = None,
         architecture: str | Architecture = "two_layer",
         activation: str = "relu",
-        method: str = "sampled",
+        method: str = "adaptive",
         n_patterns: int | None = None,
         bias: bool = True,
         fit_intercept: bool = True,

@@ -89,7 +89,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         loss: str | Loss = "squared",
         architecture: str | Architecture = "two_layer",
         activation: str = "relu",
-        method: str = "sampled",
+        method: str = "adaptive",
         n_patterns: int | None = None,
         bias: bool = True,
         fit_intercept: bool = True,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.base import HistoryEntry, Method, Options, Solution
 from bidual.solvers.conic import FiniteProgram, InfeasibleError
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 
-METHODS: dict[str, Method] = {"exact": solve_exact, "sampled": solve_sampled}
+METHODS: dict[str, Method] = {"adaptive": solve_adaptive, "exact": solve_exact, "sampled": solve_sampled}
 
 __all__ = [
     "METHODS",
@@ -16,6 +17,7 @@ __all__ = [
     "Method",
     "Options",
     "Solution",
+    "solve_adaptive",
     "solve_exact",
     "solve_finite",
     "solve_sampled",

@@ -21,6 +21,8 @@ class Options:
     n_patterns: int | None = None
     random_state: int | np.random.RandomState | None = None
     start: Neurons | None = None
+    max_neurons: int | None = None
+    audit: bool = True
     verbose: int = 0
 
 

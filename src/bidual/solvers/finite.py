@@ -10,7 +10,7 @@ import numpy as np
 
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, enumerate_patterns, patterns_of, sample_patterns
-from bidual.certificates import ConeBounds, DualBound, lower_bound, relative_gap, slack, spectral_bound
+from bidual.certificates import ConeBounds, DualBound, relative_gap
 from bidual.losses import ConeForm
 from bidual.problem import Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -80,7 +80,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         result = _solve_program(program, options, began)
         neurons = block_neurons(problem, result)
         V = _dual_point(problem, result.V)
-        bound = _bound(bounds, V, _known_bounds(program, V, result, working, patterns))
+        bound = bounds.lower_bound(V, _known_bounds(program, V, result, working, patterns))
         best = max(best, bound, key=lambda b: b.value)
         objective = problem.objective(neurons)
         n_iter += max(1, result.iterations)
@@ -104,7 +104,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     neurons = _repair(problem, reduce_neurons(problem, _repair(problem, neurons)))
     if problem.loss.smooth:
         V = _dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
-        best = max(best, _bound(bounds, V), key=lambda b: b.value)
+        best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
     return Solution(
         neurons=neurons,
@@ -181,22 +181,6 @@ def _solve(program: FiniteProgram, options: Options, began: float, form: ConeFor
 
 def _dual_point(problem: Problem, V: FloatArray) -> FloatArray:
     return problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-
-
-def _bound(bounds: ConeBounds, V: FloatArray, known: FloatArray | None = None) -> DualBound:
-    """Lower bound from ``V``: over all networks if the patterns are complete, else over networks on the patterns.
-
-    For several outputs the bound over complete patterns is the (weaker) spectral one, because neurons may feed all
-    outputs at once; over sampled patterns it is that of the program solved, where a neuron feeds one output.
-    """
-    problem, patterns = bounds.problem, bounds.patterns
-    bounds.start(V, known)
-    if len(patterns) > DIRECT:
-        bounds.tighten(problem.beta)
-    if patterns.complete and problem.n_outputs > 1:
-        return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
-    value = bounds.maximum()
-    return lower_bound(problem, V, value, value + slack(problem, patterns, V))
 
 
 def _known_bounds(

@@ -6,29 +6,30 @@ import numpy as np
 
 from bidual.problem import Neurons, Problem
 
-#: Relative rise of the objective that removing or merging neurons may cost.
-BUDGET = 1e-8
 #: Pre-activations this small, relative to the row and the neuron, are zero.
 ZERO = 1e-7
 
 
-def reduce_neurons(problem: Problem, neurons: Neurons) -> Neurons:
-    """Prune neurons that carry nothing, merge those that share a cone (003 Thm 1), keep a basis of the rest."""
+def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8) -> Neurons:
+    """Prune neurons that carry nothing, merge those that share a cone (003 Thm 1), keep a basis of the rest.
+
+    ``budget`` is the relative rise of the objective that all of this may cost.
+    """
     objective = problem.objective(neurons)
     if not np.isfinite(objective):  # nothing to compare with
         return neurons.balanced()
     nothing = Neurons.none(neurons.U.shape[1], np.zeros_like(neurons.intercept))
     if problem.objective(nothing) <= objective:
         return nothing
-    return basis(problem, merge(problem, prune(problem, neurons.balanced())))
+    ceiling = objective + budget * abs(objective)
+    return basis(problem, merge(problem, prune(problem, neurons.balanced(), ceiling), ceiling), ceiling)
 
 
-def prune(problem: Problem, neurons: Neurons) -> Neurons:
-    """Drop the cheapest neurons as long as the objective does not rise by more than the budget."""
+def prune(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
+    """Drop the cheapest neurons as long as the objective does not rise above ``ceiling``."""
     if not len(neurons):
         return neurons
     costs = neurons.costs
-    ceiling = _ceiling(problem.objective(neurons))
     for threshold in (1.0, *10.0 ** np.arange(-2, -14, -1)):  # 1 drops them all
         kept = neurons.take(costs > threshold * costs.max())
         if problem.objective(kept) <= ceiling:
@@ -36,7 +37,7 @@ def prune(problem: Problem, neurons: Neurons) -> Neurons:
     return neurons
 
 
-def merge(problem: Problem, neurons: Neurons) -> Neurons:
+def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     """Merge neurons with parallel output weights that lie in the closure of one cell.
 
     There the activation is linear, so that the sum of two weight vectors computes the sum of the two neurons, and
@@ -46,17 +47,13 @@ def merge(problem: Problem, neurons: Neurons) -> Neurons:
         return neurons
     norms = np.linalg.norm(neurons.alpha, axis=1, keepdims=True)
     U, heads = neurons.U * norms, neurons.alpha / norms
-    ceiling = _ceiling(problem.objective(neurons))
     rows = problem.M / np.where(problem.row_norms > 0, problem.row_norms, 1.0)[:, None]
 
-    def signs(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        hidden = rows @ weights.T
-        zero = ZERO * np.linalg.norm(weights, axis=1)
-        return (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
-
+    hidden = rows @ U.T
+    zero = ZERO * np.linalg.norm(U, axis=1)
+    positive, negative = (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
     i = 0
     while i < len(U):
-        positive, negative = signs(U)
         conflicts = positive[:, i] @ negative + negative[:, i] @ positive
         partners = np.flatnonzero((conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
         for j in partners[partners > i]:
@@ -65,13 +62,16 @@ def merge(problem: Problem, neurons: Neurons) -> Neurons:
             candidate = Neurons(np.delete(together, j, axis=0), np.delete(heads, j, axis=0), neurons.intercept)
             if problem.objective(candidate) <= ceiling:
                 U, heads = candidate.U, candidate.alpha
+                positive[:, i] = np.maximum(positive[:, i], positive[:, j])
+                negative[:, i] = np.maximum(negative[:, i], negative[:, j])
+                positive, negative = np.delete(positive, j, axis=1), np.delete(negative, j, axis=1)
                 break
         else:
             i += 1
     return Neurons(U, heads, neurons.intercept).balanced()
 
 
-def basis(problem: Problem, neurons: Neurons) -> Neurons:
+def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     r"""The same outputs at the same cost with fewer neurons: at most one more than there are outputs in all.
 
     Caratheodory's argument (003 sec. 2, :math:`m^* \le n + 1`): as long as the vectors (outputs of a neuron, its cost)
@@ -102,8 +102,4 @@ def basis(problem: Problem, neurons: Neurons) -> Neurons:
     t = t / lengths
     kept = neurons.take(active)
     kept = Neurons(kept.U * t[active, None], kept.alpha, kept.intercept).balanced()
-    return kept if problem.objective(kept) <= _ceiling(problem.objective(neurons)) else neurons
-
-
-def _ceiling(objective: float) -> float:
-    return objective + BUDGET * abs(objective)
+    return kept if problem.objective(kept) <= ceiling else neurons

@@ -1,0 +1,419 @@
+r"""Compiled loops: what is neither a matrix product nor cheap in numpy.
+
+Everything here runs without the GIL on independent pieces of work, so that callers may spread the pieces over
+threads and get the same numbers whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from bidual._typing import Array
+
+# No fastmath: how sums are reordered would depend on whether the code was just compiled or came from the cache.
+_JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="bidual")
+
+
+def over_pieces(work: Callable[[int, int], Any], n: int, piece: int) -> None:
+    """Run ``work(start, stop)`` for consecutive pieces of ``range(n)``, on all cores."""
+    if n <= piece:
+        work(0, n)
+        return
+    jobs = [_threads().submit(work, i, min(i + piece, n)) for i in range(0, n, piece)]
+    for job in jobs:
+        job.result()
+
+
+@njit(**_JIT)
+def relu_sum(Z: Array, alpha: Array, out: Array, start: int, stop: int) -> None:
+    r"""``out[i] = sum_k alpha_k (Z_ik)_+`` for rows ``start..stop``."""
+    m = Z.shape[1]
+    for i in range(start, stop):
+        total = Z[0, 0] * 0
+        for k in range(m):
+            total += alpha[k] * max(Z[i, k], Z.dtype.type(0))
+        out[i] = total
+
+
+@njit(**_JIT)
+def relu_back(Z: Array, alpha: Array, g: Array, start: int, stop: int) -> None:
+    r"""``Z_ik <- g_i alpha_k 1[Z_ik > 0]``, in place, for rows ``start..stop``."""
+    m = Z.shape[1]
+    for i in range(start, stop):
+        gi = g[i]
+        for k in range(m):
+            Z[i, k] = gi * alpha[k] if Z[i, k] > 0 else Z.dtype.type(0)
+
+
+@njit(**_JIT)
+def weighted_sum(Z: Array, D: Array, out: Array, start: int, stop: int) -> None:
+    r"""``out[i] = sum_k Z_ik D_ik`` for rows ``start..stop``."""
+    m = Z.shape[1]
+    for i in range(start, stop):
+        total = Z[0, 0] * 0
+        for k in range(m):
+            total += Z[i, k] * D[i, k]
+        out[i] = total
+
+
+@njit(**_JIT)
+def _times(XT, p, out):  # type: ignore[no-untyped-def]
+    """``out = X p``, by columns: that vectorises."""
+    r, n = XT.shape
+    for i in range(n):
+        out[i] = p[0] * XT[0, i]
+    j = 1
+    while j + 3 < r:  # four columns at a time: fewer passes over `out`
+        a, b, c, d = p[j], p[j + 1], p[j + 2], p[j + 3]
+        for i in range(n):
+            out[i] += a * XT[j, i] + b * XT[j + 1, i] + c * XT[j + 2, i] + d * XT[j + 3, i]
+        j += 4
+    while j < r:
+        a = p[j]
+        for i in range(n):
+            out[i] += a * XT[j, i]
+        j += 1
+
+
+@njit(**_JIT)
+def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
+    """Restore the heap order (smallest first) of ``t[:m]`` below ``root``, carrying ``index`` along."""
+    while True:
+        child = 2 * root + 1
+        if child >= m:
+            return
+        if child + 1 < m and t[child + 1] < t[child]:
+            child += 1
+        if t[root] <= t[child]:
+            return
+        t[root], t[child] = t[child], t[root]
+        index[root], index[child] = index[child], index[root]
+        root = child
+
+
+@njit(**_JIT)
+def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
+    """Append row ``i`` to the QR factors of the sticky rows; False if it depends on them."""
+    r = XT.shape[0]
+    before = 0.0
+    for j in range(r):
+        Q[k, j] = XT[j, i]
+        before += XT[j, i] * XT[j, i]
+    for b in range(k):
+        R[b, k] = 0.0
+    for _pass in range(2):  # once is not enough
+        for b in range(k):
+            d = 0.0
+            for j in range(r):
+                d += Q[b, j] * Q[k, j]
+            R[b, k] += d
+            for j in range(r):
+                Q[k, j] -= d * Q[b, j]
+    norm = 0.0
+    for j in range(r):
+        norm += Q[k, j] * Q[k, j]
+    if norm <= 1e-18 * before:
+        return False
+    norm = np.sqrt(norm)
+    R[k, k] = norm
+    for j in range(r):
+        Q[k, j] /= norm
+    return True
+
+
+@njit(**_JIT)
+def _sticky_prox(XT, a, c, w, z, on, sticky, n_sticky, max_iter):  # type: ignore[no-untyped-def]
+    r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
+
+    The minimiser lies on the hyperplanes of fewer than r "sticky" rows, whose slopes are then fractional. Each step
+    minimises exactly along the projected gradient; a kink that stops it becomes sticky, and a sticky row whose
+    multiplier leaves [0, a_i] is let go to the side it wants.
+    """
+    r, q = XT.shape
+    Q = np.zeros((r, r))
+    R = np.zeros((r, r))
+    g = np.empty(r)
+    p = np.empty(r)
+    xp = np.empty(q)
+    t_kink = np.empty(q)
+    i_kink = np.empty(q, np.int64)
+    coef = np.empty(r)
+    scale = 0.0
+    for j in range(r):
+        scale += c[j] * c[j]
+    if scale == 0.0:
+        for j in range(r):
+            w[j] = 0.0
+        return 0
+    tol = 1e-20 * scale
+    for j in range(r):
+        s = w[j] - c[j]
+        for i in range(q):
+            s += a[i] * XT[j, i] if on[i] else 0.0
+        g[j] = s
+    k = 0
+    for e in range(n_sticky):
+        if _append(XT, sticky[e], Q, R, k):
+            sticky[k] = sticky[e]
+            k += 1
+    for _ in range(max_iter):
+        for j in range(r):
+            p[j] = -g[j]
+        for b in range(k):
+            d = 0.0
+            for j in range(r):
+                d += Q[b, j] * g[j]
+            coef[b] = -d
+            for j in range(r):
+                p[j] += d * Q[b, j]
+        pp = 0.0
+        for j in range(r):
+            pp += p[j] * p[j]
+        if k >= r or pp <= tol:
+            # multipliers: -g = sum_e mu_e x_e
+            worst, where, side = 1e-9, -1, False
+            for b in range(k - 1, -1, -1):
+                s = coef[b]
+                for e in range(b + 1, k):
+                    s -= R[b, e] * coef[e]
+                coef[b] = s / R[b, b]
+                top = a[sticky[b]]
+                low, high = -coef[b] / top, coef[b] / top - 1.0
+                if low > worst:
+                    worst, where, side = low, b, False
+                if high > worst:
+                    worst, where, side = high, b, True
+            if where < 0:
+                break
+            i = sticky[where]
+            on[i] = side
+            z[i] = 0.0
+            if side:
+                for j in range(r):
+                    g[j] += a[i] * XT[j, i]
+            last = k
+            k = where
+            for e in range(where + 1, last):
+                sticky[k] = sticky[e]
+                if _append(XT, sticky[k], Q, R, k):
+                    k += 1
+            continue
+        _times(XT, p, xp)
+        for e in range(k):
+            xp[sticky[e]] = 0.0
+        m = 0
+        for i in range(q):
+            if ((z[i] + xp[i] > 0.0) != on[i]) & (xp[i] != 0.0):
+                t_kink[m] = abs(z[i] / xp[i])
+                i_kink[m] = i
+                m += 1
+        for i in range(m // 2 - 1, -1, -1):
+            _sift(t_kink, i_kink, i, m)
+        jump, t, hit = 0.0, 1.0, -1
+        while m > 0:
+            i, t = i_kink[0], t_kink[0]
+            if pp * (1.0 - t) <= jump:
+                break
+            jump += a[i] * abs(xp[i])
+            if pp * (1.0 - t) <= jump:
+                hit = i
+                break
+            sign = -1.0 if on[i] else 1.0  # crossed
+            on[i] = not on[i]
+            for j in range(r):
+                g[j] += sign * a[i] * XT[j, i]
+            m -= 1
+            t_kink[0], i_kink[0] = t_kink[m], i_kink[m]
+            _sift(t_kink, i_kink, 0, m)
+        if hit < 0:
+            t = max(1.0 - jump / pp, 0.0)
+        for j in range(r):
+            w[j] += t * p[j]
+            g[j] += t * p[j]
+        for i in range(q):
+            z[i] += t * xp[i]
+        if hit >= 0:
+            if on[hit]:
+                for j in range(r):
+                    g[j] -= a[hit] * XT[j, hit]
+            on[hit] = False
+            z[hit] = 0.0
+            if _append(XT, hit, Q, R, k):
+                sticky[k] = hit
+                k += 1
+    return k
+
+
+@njit(**_JIT)
+def polish(
+    XT: Array, V: Array, U: Array, A: Array, free: bool, cutoff: float, values: Array, start: int, stop: int
+) -> None:
+    r"""Local maxima of :math:`a^T V^T (X u)_+` over the unit ball from ``U[start:stop]``, in place.
+
+    DC programming: rows with :math:`v_i = (Va)_i > 0` are linearised at u (a convex part may be), the rest is solved
+    exactly by :func:`_sticky_prox`; the value never falls and the loop ends when no row of the first kind changes
+    sides. Starts that will not reach ``cutoff``, by the look of their progress, are left
+    unfinished. With ``free``, the output direction ``a`` follows :math:`V^T (X u)_+` (ascent in both), otherwise it
+    stays as given.
+    """
+    r, n = XT.shape
+    C = V.shape[1]
+    rough = 4 + r // 2
+    z = np.empty(n)
+    v = np.empty(n)
+    active = np.zeros(n, np.bool_)
+    c = np.empty(r)
+    w = np.empty(r)
+    a_new = np.empty(C)
+    for s in range(start, stop):
+        for j in range(r):
+            w[j] = U[s, j]
+        best = -1.0
+        gained = 0.0
+        size = 0.0
+        prepared = False
+        exact = False
+        q = 0
+        neg = np.empty(0, np.int64)
+        XN = np.empty((r, 0))
+        an = np.empty(0)
+        zn = np.empty(0)
+        on = np.empty(0, np.bool_)
+        sticky = np.empty(r + 1, np.int64)
+        n_sticky = 0
+        for it in range(200):
+            norm = 0.0
+            for j in range(r):
+                norm += w[j] * w[j]
+            norm = np.sqrt(norm)
+            if not norm > 1e-9 * size:  # u = 0 is the maximum of the linearised problem
+                break
+            for j in range(r):
+                w[j] /= norm
+            _times(XT, w, z)
+            if free or not prepared:
+                if free:
+                    size = 0.0
+                    for e in range(C):
+                        h = 0.0
+                        for i in range(n):
+                            h += V[i, e] * z[i] if z[i] > 0.0 else 0.0
+                        a_new[e] = h
+                        size += h * h
+                    size = np.sqrt(size)
+                    if size > 0.0:
+                        for e in range(C):
+                            A[s, e] = a_new[e] / size
+                q = 0
+                for i in range(n):
+                    h = 0.0
+                    for e in range(C):
+                        h += V[i, e] * A[s, e]
+                    v[i] = h
+                    q += 1 if h < 0.0 else 0
+                neg = np.empty(q, np.int64)
+                q = 0
+                for i in range(n):
+                    if v[i] < 0.0:
+                        neg[q] = i
+                        q += 1
+                XN = np.empty((r, q))
+                for j in range(r):
+                    for i in range(q):
+                        XN[j, i] = XT[j, neg[i]]
+                an = np.empty(q)
+                for i in range(q):
+                    an[i] = -v[neg[i]]
+                zn = np.empty(q)
+                on = np.zeros(q, np.bool_)
+                n_sticky = 0
+            value = 0.0
+            changed = not prepared
+            for i in range(n):
+                if z[i] > 0.0:
+                    value += v[i] * z[i]
+                if v[i] > 0.0 and (z[i] > 0.0) != active[i]:
+                    active[i] = z[i] > 0.0
+                    changed = True
+            if value > best:
+                gained = value - best
+                best = value
+                for j in range(r):
+                    U[s, j] = w[j]
+            elif exact:
+                break
+            else:
+                gained = 0.0
+            settled = not changed and (not free or gained <= 1e-6 * best)
+            if it >= 4 and not exact and value + 10.0 * gained < cutoff:
+                break
+            if settled and exact and (not free or gained <= 1e-12 * best):
+                break
+            prepared = True
+            for j in range(r):
+                h = 0.0
+                for i in range(n):
+                    h += v[i] * XT[j, i] if active[i] and v[i] > 0.0 else 0.0
+                c[j] = h
+            # the prox of the ray through u starts the search at the right length
+            size = 0.0
+            for j in range(r):
+                size += c[j] * c[j]
+            size = np.sqrt(size)
+            length = max(value, 1e-3 * size)
+            for j in range(r):
+                w[j] *= length
+            for i in range(q):
+                zn[i] = z[neg[i]] * length
+                on[i] = zn[i] > 0.0
+            for e in range(n_sticky):  # rounding must not turn a sticky row on
+                on[sticky[e]] = False
+                zn[sticky[e]] = 0.0
+            # far from the end, a rough solution is enough: rows will change sides anyway
+            exact = settled
+            n_sticky = _sticky_prox(XN, an, c, w, zn, on, sticky, n_sticky, 40 * r + 100 if exact else rough)
+        values[s] = best
+
+
+@njit(**_JIT)
+def smooth_relu(Z: Array, signs: Array, delta: Array, D: Array, out: Array, start: int, stop: int) -> None:
+    r"""Slopes ``D_ik = s_k h'(Z_ik)`` and sums ``out[i] = sum_k s_k h(Z_ik)`` of the smoothed ReLU.
+
+    :math:`h(z) = (z + \delta)^2 / 4\delta` for :math:`|z| < \delta`, the ReLU elsewhere.
+    """
+    m = Z.shape[1]
+    zero, half, one = Z.dtype.type(0), Z.dtype.type(0.5), Z.dtype.type(1)
+    for i in range(start, stop):
+        total = zero
+        for k in range(m):
+            z = Z[i, k]
+            slope = min(max(half * (z / delta[k] + one), zero), one)
+            total += signs[k] * (z if slope >= one else delta[k] * slope * slope)
+            D[i, k] = signs[k] * slope
+        out[i] = total
+
+
+@njit(**_JIT)
+def curvatures(D: Array, g: Array, c: Array, delta: Array, E: Array, K: Array, start: int, stop: int) -> None:
+    r"""Weights of the row outer products in the Hessian blocks: ``E = D^2 c`` (Gauss-Newton), ``K`` = convex kinks."""
+    m = D.shape[1]
+    zero, half, one = D.dtype.type(0), D.dtype.type(0.5), D.dtype.type(1)
+    for i in range(start, stop):
+        for k in range(m):
+            d = D[i, k]
+            E[i, k] = d * d * c[i]
+            pull = g[i] if d > 0 else -g[i]
+            inside = d != zero and abs(d) < one
+            K[i, k] = half * pull / delta[k] if inside and pull > 0 else zero

@@ -1,0 +1,337 @@
+r"""Training to a small, audited duality gap: column generation with neurons that move.
+
+The loop alternates three steps on a network in reduced coordinates:
+
+1. *move*: Newton steps on the smoothed problem, in which neurons cross hyperplanes by themselves;
+2. *correct*: the exact convex problem in the magnitudes of all neurons and cuts, which gives a primal point (its
+   objective is the true one) and a dual point feasible at every neuron and cut;
+3. *price*: search for neurons that violate the dual constraint; they become cuts, and step 2 is repeated until few are
+   left. Adding them in bulk matters: the landscape has hundreds of local maxima within a percent of the best.
+
+The gap is (objective - bound) / objective with the bound from the best dual point. It rests on local search for
+:math:`g = \max_u \|(A^T V)^T (M u)_+\|`, so that before the loop ends the dual point is priced again with many more
+starts and from families of starts that the loop never uses; if that raises g, the loop goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from bidual._typing import FloatArray
+from bidual.arrangements import few_patterns
+from bidual.certificates import DualBound, certify_patterns, lower_bound, relative_gap
+from bidual.losses import Loss
+from bidual.problem import Neurons, Problem
+from bidual.solvers.adaptive.conic_corrective import corrected_conic
+from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept, merged
+from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start, output_scale
+from bidual.solvers.adaptive.newton import SmoothedNewton
+from bidual.solvers.adaptive.pair_gradient import PairGradient, pair_start
+from bidual.solvers.adaptive.pricing import Candidates, Pricer
+from bidual.solvers.adaptive.smoothing import SmoothedLoss
+from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.solvers.reduce import reduce_neurons
+
+#: Up to this many activation patterns are enumerated to prove the bound.
+PROOF_PATTERNS = 20_000
+#: Largest number of entries in the Hessian blocks of all neurons; beyond it, neurons move by gradients.
+_NEWTON_ENTRIES = 20_000_000
+
+
+class _Stop(Exception):
+    """Out of time, or stopped by the callback."""
+
+
+class _Engine:
+    """State of one run: the best primal point, the best dual point, and the cuts."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        tol: float,
+        deadline: float,
+        rng: np.random.Generator,
+        verbose: int,
+    ) -> None:
+        self.problem, self.tol, self.deadline, self.rng, self.verbose = problem, tol, deadline, rng, verbose
+        self.began = time.perf_counter()
+        self.pricer = Pricer(problem, rng)
+        # As many starts in the final search as are cheap: a missed narrow maximum makes the gap a lie.
+        # (Few dimensions have few maxima.)
+        final = int(np.clip(2_000_000 / max(problem.reduced.size, 1), 128, 512))
+        final = min(final, 40 * max(problem.reduced.shape[1], 1))
+        self.efforts = (final // 4, final)
+        self.history: list[HistoryEntry] = []
+        self.loss: Loss = problem.loss
+        self.epsilon = 0.0
+        if not problem.loss.smooth:
+            self.epsilon = 0.1 * output_scale(problem)
+            self.loss = SmoothedLoss(problem.loss, self.epsilon)
+        b = fit_intercept(problem, self.loss)
+        self.neurons = Neurons.none(problem.reduced.shape[1], b)
+        self.objective = self._objective(self.neurons)
+        self.V = np.zeros_like(problem.Y)
+        self.g = 0.0
+        self.zero = self.dual = DualBound(problem.dual_value(self.V), self.V, 0.0, 0.0)
+        self.cuts = Candidates.none(problem.reduced.shape[1], problem.n_outputs)
+
+    # ---- bookkeeping ---------------------------------------------------------------------------
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.objective, self.dual.value)
+
+    def _objective(self, neurons: Neurons) -> float:
+        F = self.problem.pool(np.maximum(self.problem.reduced @ neurons.U.T, 0.0)) @ neurons.alpha + neurons.intercept
+        return self.problem.loss_value(F) + self.problem.beta * float(neurons.costs.sum())
+
+    def offer(self, neurons: Neurons) -> float:
+        """Keep the network if it is the best so far."""
+        value = self._objective(neurons)
+        if value < self.objective:
+            self.objective, self.neurons = value, neurons
+        return value
+
+    def dual_point(self, F: FloatArray, V: FloatArray | None = None) -> FloatArray:
+        """A point of the dual domain: V, or minus the gradient at F, moved into it."""
+        p = self.problem
+        V = -self.loss.gradient(F, p.Y, p.w) if V is None else V
+        return p.loss.dual_point(V, p.Y, p.w, centred=p.fit_intercept)
+
+    def correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
+        """The corrective step, as a cone program if the loss has kinks."""
+        tol = 0.01 * min(max(self.gap, self.tol), 0.1)
+        step = corrected_conic(self.problem, self.epsilon, atoms, tol) if self.epsilon else None
+        return corrected(self.problem, self.loss, atoms, t, tol=tol) if step is None else step
+
+    def note(self) -> None:
+        entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.dual.value, len(self.neurons))
+        self.history.append(entry)
+        if self.verbose:
+            print(
+                f"bidual: {entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  "
+                f"gap {self.gap:.1e} (before the audit)",
+                flush=True,
+            )
+
+    def check_time(self) -> None:
+        if time.perf_counter() > self.deadline:
+            raise _Stop
+
+    def bounded(self, V: FloatArray, found: Candidates) -> None:
+        """Keep the dual point if its bound is the best so far."""
+        dual = lower_bound(self.problem, V, found.best, found.best)
+        if dual.value > self.dual.value:
+            self.dual, self.V, self.g = dual, V, found.best
+
+    # ---- the steps -------------------------------------------------------------------------------
+
+    def price(self, V: FloatArray, directions: FloatArray, enough: float) -> Candidates:
+        """Quick search first; a wider one if it finds no violation above ``enough``."""
+        effort = int(np.clip(0.25 / max(self.gap, self.tol, 1e-4), 32, 192))
+        found = self.pricer.quick(V, directions, effort, self.deadline)
+        if found.best <= self.problem.beta * (1.0 + enough):
+            found = found.joined(self.pricer.strong(V, directions, effort // 2, self.deadline))
+        self.check_time()
+        return found
+
+    def correct_and_price(self, neurons: Neurons, rounds: int) -> Neurons:
+        """Alternate corrective steps and pricing; returns the neurons in use."""
+        p = self.problem
+        atoms = Neurons(
+            np.vstack([neurons.U, self.cuts.directions]),
+            np.vstack([neurons.alpha, self.cuts.outputs]),
+            neurons.intercept,
+        )
+        t = np.concatenate([np.ones(len(neurons)), np.zeros(len(self.cuts))])
+        for k in range(rounds):
+            step = self.correct(atoms, t)
+            t, atoms = step.t, replace(atoms, intercept=step.intercept)
+            used = step.neurons(atoms)
+            self.offer(used)
+            V = self.dual_point(step.F, step.V)
+            self.check_time()
+            found = self.price(V, used.U, 0.3 * self.gap)
+            self.bounded(V, found)
+            self.note()
+            violation = found.best / p.beta - 1.0
+            if self.gap <= self.tol or violation <= 0.2 * self.gap or k == rounds - 1:
+                break
+            self.cuts = found.take(found.values > p.beta * (1.0 + 0.02 * violation)).distinct(300, 0.9995)
+            atoms = replace(
+                atoms, U=np.vstack([atoms.U, self.cuts.directions]), alpha=np.vstack([atoms.alpha, self.cuts.outputs])
+            )
+            t = np.concatenate([t, np.zeros(len(self.cuts))])
+        used = self.sparse(used, step.value)
+        idle = np.flatnonzero(t == 0)
+        U = atoms.U[idle] / np.linalg.norm(atoms.U[idle], axis=1, keepdims=True)
+        G = p.spread(V)
+        values = np.einsum("kc,kc->k", np.maximum(p.reduced @ U.T, 0.0).T @ G, atoms.alpha[idle])
+        close = values > 0.98 * p.beta
+        self.cuts = Candidates(U[close], atoms.alpha[idle][close], values[close]).joined(
+            found.take(found.values > p.beta)
+        )
+        return used
+
+    def sparse(self, neurons: Neurons, value: float) -> Neurons:
+        """Without small neurons, the others adjusted to their absence, while the objective hardly rises.
+
+        The interior point method spreads weight over many nearly equal atoms; few are needed.
+        """
+        allowed = value + 0.03 * max(self.gap, self.tol) * self.objective
+        order = np.argsort(-neurons.costs, kind="stable")
+        share = np.cumsum(neurons.costs[order]) / max(float(neurons.costs.sum()), np.finfo(float).tiny)
+        for dropped in (0.3, 0.1, 0.03, 0.01):
+            kept = np.sort(order[: int(np.searchsorted(share, 1.0 - dropped)) + 1])
+            if len(kept) < len(neurons):
+                rest = neurons.take(kept)
+                step = self.correct(rest, np.ones(len(rest)))
+                if step.value <= allowed:
+                    return step.neurons(rest)
+        return neurons
+
+    def confirm(self, efforts: tuple[int, ...]) -> bool:
+        """Price the best dual point again, from ever more starts and from other families; True if the gap stands."""
+        for effort in efforts:
+            for search in (self.pricer.audit, self.pricer.strong):
+                found = search(self.V, self.neurons.U, effort, self.deadline, floor=self.g)
+                self.check_time()
+                if found.best > self.g:
+                    self.g = found.best
+                    dual = lower_bound(self.problem, self.V, self.g, self.g)
+                    self.dual = dual if dual.value > self.zero.value else self.zero
+                    more = found.take(found.values > self.problem.beta).distinct(200, 0.9995)
+                    self.cuts = self.cuts.joined(more)
+                    if self.gap > self.tol:
+                        return False
+        return True
+
+    def trivial(self) -> bool:
+        """Whether the network without neurons is optimal."""
+        V = self.dual_point(np.zeros_like(self.problem.Y) + self.neurons.intercept)
+        found = self.pricer.strong(V, self.neurons.U, 32, self.deadline)
+        self.bounded(V, found)
+        return self.gap <= self.tol
+
+    def run(self, max_iter: int, audit: bool, start: Neurons | None) -> tuple[int, bool]:
+        """Returns the number of iterations and whether the gap is reached."""
+        if self.trivial() and (not audit or self.confirm((64,))):
+            return 0, True
+        p = self.problem
+        neurons = self.begin(start)
+        self.offer(neurons)
+        self.note()
+        delta = 0.02
+        for k in range(1, max_iter + 1):
+            before = self.objective
+            neurons = self.move(neurons, delta)
+            neurons = merged(p, neurons, 0.02 * self.gap * self.objective)
+            neurons = self.correct_and_price(neurons, 4)
+            if self.gap <= self.tol and (not audit or self.confirm(self.efforts)):
+                return k, True
+            delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.gap) else 0.4), 1e-4)
+            self.sharpen()
+        return max_iter, False
+
+    def sharpen(self) -> None:
+        """Follow a loss with kinks by smooth ones, ever closer: the smoothing must not be what limits the gap."""
+        if self.epsilon:
+            enough = 0.2 * self.tol * self.objective
+            self.epsilon = max(min(0.5 * self.epsilon, 0.5 * self.gap * self.objective), enough)
+            self.loss = SmoothedLoss(self.problem.loss, self.epsilon)
+
+    def move(self, neurons: Neurons, delta: float) -> Neurons:
+        """Let the neurons move to where the objective is lower."""
+        p = self.problem
+        if not len(neurons):
+            return neurons
+        m, r = neurons.U.shape
+        if p.n_outputs > 1:
+            pairs = PairGradient(p, self.loss, neurons)
+            pairs.nesterov(150, 0.01 * self.gap, self.deadline)
+            return pairs.result()
+        if m * r * r > _NEWTON_ENTRIES:
+            flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
+            flow.run(200, 0.01 * self.gap, self.deadline)
+            U, signs, b = flow.result()
+            return Neurons(U, signs[:, None], np.array([b]))
+        newton = SmoothedNewton(p, self.loss)
+        return newton.run(neurons, delta, 6, 0.05 * self.gap * self.objective, deadline=self.deadline)[0]
+
+    def narrow(self, width: int) -> None:
+        """Replace the best network by one of at most ``width`` neurons."""
+        rank = np.argsort(-self.neurons.costs, kind="stable")[:width]
+        neurons = self.neurons.take(np.sort(rank))
+        self.objective = np.inf
+        for _ in range(5):
+            neurons = self.correct(neurons, np.ones(len(neurons))).neurons(neurons)
+            self.offer(neurons)
+            neurons = self.move(neurons, 0.01)
+        self.offer(self.correct(neurons, np.ones(len(neurons))).neurons(neurons))
+
+    def begin(self, start: Neurons | None) -> Neurons:
+        """A first network: the given one, or the fast start."""
+        p, b = self.problem, self.neurons.intercept
+        if start is not None and len(start):
+            U = start.U @ p.basis
+            size = np.linalg.norm(start.alpha, axis=1)
+            alive = (size > 0) & (U != 0).any(axis=1)
+            given = Neurons(U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept)
+            return self.correct_and_price(given, 2)
+        scale = output_scale(p)
+        if p.n_outputs > 1:
+            return pair_start(p, self.loss, b, self.rng, scale=scale, deadline=self.deadline)
+        return fast_start(p, self.loss, b, self.rng, tol=1e-3, deadline=self.deadline)
+
+
+def run(problem: Problem, options: Options) -> Solution:
+    """Train until the audited relative gap is at most ``options.tol``.
+
+    Any loss: one with kinks is followed through its Moreau envelopes; objective and bound are of the loss itself. The
+    result is a function of ``random_state`` (unless time runs out), whatever the number of threads. Where the
+    activation patterns are few enough to enumerate, the bound is then proven over all of them.
+    """
+    began = time.perf_counter()
+    deadline = np.inf if options.time_limit is None else began + options.time_limit
+    rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
+    engine = _Engine(problem, options.tol, deadline, rng, options.verbose)
+    n_iter, converged, status = 0, False, "stopped at time_limit"
+    try:
+        # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
+        with threadpool_limits(1, user_api="blas"):
+            n_iter, converged = engine.run(options.max_iter, options.audit, options.start)
+        status = "converged" if converged else "stopped at max_iter"
+    except _Stop:
+        pass
+    except KeyboardInterrupt:
+        status = "interrupted"
+    if options.max_neurons is not None and len(engine.neurons) > options.max_neurons:
+        engine.narrow(options.max_neurons)
+        status = f"limited to max_neurons={options.max_neurons}"
+    neurons = replace(engine.neurons, U=engine.neurons.U @ problem.basis.T)
+    neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
+    patterns = few_patterns(problem.M, PROOF_PATTERNS)
+    bound, method = engine.dual, "local search"
+    if patterns is not None:
+        bound, method = certify_patterns(problem, patterns, engine.V), f"all {len(patterns)} activation patterns"
+    elif options.audit and converged:
+        method = "local search, audited"
+    engine.history.append(
+        HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
+    )
+    return Solution(
+        neurons=neurons,
+        bound=bound,
+        scope="global",
+        rigorous=patterns is not None,
+        method=method,
+        status=status,
+        n_iter=max(1, n_iter),
+        n_patterns=None if patterns is None else len(patterns),
+        history=engine.history,
+    )

@@ -1,0 +1,152 @@
+r"""Accelerated gradient on pairs (u_k, a_k): the way to move neurons with several outputs.
+
+.. math:: \min_{U, \alpha, b} \; L(A (M U^T)_+ \alpha + 1 b^T) + \tfrac\beta2 \sum_k (\|u_k\|^2 + \|\alpha_k\|^2),
+
+which equals the training problem at balanced weights (003 Lemma 2) and has no kink in the penalty. Adam breaks the
+symmetry of a random start, Nesterov's method with restarts and a Gauss-Newton step length goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bidual._typing import Array, FloatArray
+from bidual.losses import Loss
+from bidual.problem import Neurons, Problem
+
+
+class PairGradient:
+    """Gradient methods on (U, alpha, b), in reduced coordinates and float32.
+
+    Parameters
+    ----------
+    problem : Problem
+    loss : Loss
+        A smooth loss: that of the problem, or a smoothed version of it.
+    neurons : Neurons
+        Where to start, in reduced coordinates.
+    """
+
+    def __init__(self, problem: Problem, loss: Loss, neurons: Neurons) -> None:
+        self.problem, self.loss = problem, loss
+        X = problem.reduced
+        self.unit = float(np.sqrt((X**2).mean()))
+        # With u in units of `unit`, both halves of the penalty keep the same weight.
+        self.X = np.ascontiguousarray(X / self.unit, dtype=np.float32)
+        self.beta = problem.beta / self.unit
+        size_u, size_a = np.linalg.norm(neurons.U, axis=1) * self.unit, np.linalg.norm(neurons.alpha, axis=1)
+        ratio = np.sqrt(np.maximum(size_a, 1e-300) / np.maximum(size_u, 1e-300))[:, None]
+        self.state: tuple[Array, Array, FloatArray] = (
+            np.asarray(neurons.U * self.unit * ratio, dtype=np.float32),
+            np.asarray(neurons.alpha / ratio, dtype=np.float32),
+            neurons.intercept.copy(),
+        )
+        self._direction: tuple[Array, Array] | None = None
+        self.L = 0.0
+
+    def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray], Array]:
+        p = self.problem
+        Z = self.X @ U.T
+        H = np.maximum(Z, 0)
+        F = p.pool((H @ A).astype(np.float64)) + b
+        value = self.loss.value(F, p.Y, p.w) + 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
+        g = self.loss.gradient(F, p.Y, p.w)
+        G = np.asarray(p.spread(g), dtype=np.float32)
+        back = G @ A.T
+        back *= Z > 0
+        beta = np.float32(self.beta)
+        step_b = g.sum(axis=0) if p.fit_intercept else np.zeros_like(b)
+        return value, (back.T @ self.X + beta * U, H.T @ G + beta * A, step_b), Z
+
+    def _raise_step(self, Z: Array, iterations: int) -> None:
+        """Power iterations for the largest eigenvalue of the Gauss-Newton matrix."""
+        p = self.problem
+        U, A, _ = self.state
+        H, D = np.maximum(Z, 0), Z > 0
+        rng = np.random.default_rng(0)
+        P, Q = self._direction or tuple(rng.standard_normal(x.shape).astype(np.float32) for x in (U, A))
+        size = 0.0
+        for _ in range(iterations):
+            norm = np.float32(max(float(np.sqrt(np.vdot(P, P) + np.vdot(Q, Q))), 1e-30))
+            P, Q = P / norm, Q / norm
+            T = p.pool(((D * (self.X @ P.T)) @ A + H @ Q).astype(np.float64)) * p.w[:, None]
+            G = np.asarray(p.spread(T), dtype=np.float32)
+            P, Q = (D * (G @ A.T)).T @ self.X, H.T @ G
+            size = float(np.sqrt(np.vdot(P, P) + np.vdot(Q, Q)))
+        self._direction = (P, Q)
+        self.L = max(self.L, size * self.loss.lipschitz)
+
+    def adam(self, steps: int, rate: float = 0.02, deadline: float = np.inf) -> None:
+        """Full-batch Adam with a linearly falling rate."""
+        x = list(self.state)
+        first, second = [np.zeros_like(v) for v in x], [np.zeros_like(v) for v in x]
+        for k in range(1, steps + 1):
+            if time.perf_counter() > deadline:
+                break
+            _, gradient, _ = self._gradient(*x)
+            step = rate * (1.0 - (k - 1) / steps) * np.sqrt(1 - 0.999**k) / (1 - 0.9**k)
+            for i, g in enumerate(gradient):
+                first[i] += (0.1 * (g - first[i])).astype(g.dtype)
+                second[i] += (0.001 * (g * g - second[i])).astype(g.dtype)
+                x[i] = x[i] - (step * first[i] / (np.sqrt(second[i]) + 1e-12)).astype(g.dtype)
+        self.state = (x[0], x[1], x[2])
+
+    def nesterov(self, iterations: int, tol: float = 0.0, deadline: float = np.inf) -> float:
+        """Accelerated gradient with restarts, until 50 steps gain less than ``tol`` relative."""
+        x, y = self.state, self.state
+        momentum, last, value = 1.0, np.inf, np.inf
+        share = 2.0 if self.problem.fit_intercept else 1.0
+        rates = (1.0, 1.0, 1.0)
+        for k in range(iterations):
+            value, gradient, Z = self._gradient(*y)
+            if k % 50 == 0:
+                if not value < last * (1.0 - tol) or time.perf_counter() > deadline:
+                    break
+                last = value
+                self._raise_step(Z, 10 if self._direction is None else 3)
+                step = 1.0 / (1.5 * share * self.L + 2.0 * self.beta)
+                rates = (step, step, 1.0 / (share * self.loss.lipschitz))
+            new = tuple((v - r * g).astype(v.dtype) for v, r, g in zip(y, rates, gradient, strict=True))
+            uphill = sum(float(np.vdot(v - n, n - o)) / r for v, n, o, r in zip(y, new, x, rates, strict=True))
+            if uphill > 0:
+                momentum = 1.0
+            following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+            ahead = (momentum - 1.0) / following
+            y = tuple((n + ahead * (n - o)).astype(n.dtype) for n, o in zip(new, x, strict=True))
+            x, momentum = (new[0], new[1], new[2]), following
+        self.state = x
+        return value
+
+    def result(self, smallest: float = 1e-5) -> Neurons:
+        """Neurons with unit output weights, without those that have all but vanished."""
+        U, A, b = (np.asarray(v, dtype=np.float64) for v in self.state)
+        size = np.linalg.norm(A, axis=1)
+        cost = size * np.linalg.norm(U, axis=1)
+        kept = cost > smallest * cost.max(initial=0.0)
+        return Neurons(U[kept] * size[kept, None] / self.unit, A[kept] / size[kept, None], b)
+
+
+def pair_start(
+    problem: Problem,
+    loss: Loss,
+    intercept: FloatArray,
+    rng: np.random.Generator,
+    *,
+    scale: float,
+    width: int = 200,
+    adam_steps: int = 150,
+    iterations: int = 600,
+    tol: float = 2e-3,
+    deadline: float = np.inf,
+) -> Neurons:
+    """A good network with several outputs from scratch (reduced coordinates); ``scale`` is the size of the outputs."""
+    r, C = problem.reduced.shape[1], problem.n_outputs
+    unit = float(np.sqrt((problem.reduced**2).mean()))
+    size = 0.3 / np.sqrt(width) * scale
+    U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
+    solver = PairGradient(problem, loss, Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept))
+    solver.adam(adam_steps, 0.03 * np.sqrt(scale), deadline)
+    solver.nesterov(iterations, tol, deadline)
+    return solver.result()

@@ -1,0 +1,300 @@
+r"""Pricing: which neuron violates the dual constraint most.
+
+For a gradient V at the outputs, :math:`G = A^T V` at the lifted rows, the question is
+
+.. math:: g(V) = \max_{\|u\| \le 1} \| G^T (M u)_+ \|_2,
+
+a non-convex problem with very many nearly equal local maxima. It is answered by local search from many starts, each
+polished to an exact local maximum (:func:`bidual.solvers.adaptive._kernels.polish`); the answer is a lower bound on g,
+as good as the starts are varied. :meth:`Pricer.quick` serves the inner loop, :meth:`Pricer.strong` ends it, and
+:meth:`Pricer.audit` checks the result from starts that neither of the two has used.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from bidual._typing import Array, FloatArray
+from bidual.problem import Problem
+from bidual.solvers.adaptive import _kernels
+
+#: Starts on their way to less than this share of the best are abandoned.
+_HOPE = 0.9
+#: Starts of one piece of parallel work.
+_PIECE = 4
+
+
+@dataclass(frozen=True)
+class Candidates:
+    r"""Neurons with their values :math:`a^T G^T (M u)_+`, best first.
+
+    Attributes
+    ----------
+    directions : ndarray, shape (k, r)
+        Unit vectors u in reduced coordinates.
+    outputs : ndarray, shape (k, C)
+        Unit output directions a.
+    values : ndarray, shape (k,)
+    """
+
+    directions: FloatArray
+    outputs: FloatArray
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @classmethod
+    def none(cls, r: int, C: int) -> Candidates:
+        """No candidates."""
+        return cls(np.zeros((0, r)), np.zeros((0, C)), np.zeros(0))
+
+    @property
+    def best(self) -> float:
+        """The largest value, zero if there is none."""
+        return float(self.values[0]) if len(self) else 0.0
+
+    def take(self, index: Array | slice) -> Candidates:
+        """Only the candidates in ``index``."""
+        return Candidates(self.directions[index], self.outputs[index], self.values[index])
+
+    def joined(self, other: Candidates) -> Candidates:
+        """Both, best first."""
+        values = np.concatenate([self.values, other.values])
+        order = np.argsort(-values, kind="stable")
+        return Candidates(
+            np.concatenate([self.directions, other.directions])[order],
+            np.concatenate([self.outputs, other.outputs])[order],
+            values[order],
+        )
+
+    def distinct(self, limit: int, cosine: float = 0.999) -> Candidates:
+        """The best ``limit`` candidates of which no two are nearly the same neuron."""
+        kept: list[int] = []
+        likeness = (self.directions @ self.directions.T) * (self.outputs @ self.outputs.T)
+        fresh = np.ones(len(self), dtype=bool)
+        for i in range(len(self)):
+            if len(kept) == limit:
+                break
+            if fresh[i]:
+                kept.append(i)
+                fresh &= likeness[i] < cosine
+        return self.take(np.array(kept, dtype=np.int64))
+
+
+def unit_rows(U: FloatArray) -> FloatArray:
+    """Rows scaled to norm one; zero rows dropped."""
+    norms = np.linalg.norm(U, axis=1)
+    return U[norms > 0] / norms[norms > 0, None]
+
+
+class Pricer:
+    """Local search for the most violating neuron, with a memory of earlier maxima.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : Generator
+        Source of all random starts; the results are a function of its state alone, not of the number of threads.
+    """
+
+    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+        self.problem = problem
+        self.rng = rng
+        X = problem.reduced
+        self.X = np.ascontiguousarray(X)
+        self.XT = np.ascontiguousarray(X.T)
+        self.scale = float(np.sqrt((X**2).mean())) if X.size else 1.0
+        self.X32 = np.ascontiguousarray(X / self.scale, dtype=np.float32)
+        self.rank = X.shape[1]
+        self.pool = np.zeros((0, self.rank))
+        # Gaussians in the metric of the data: columns of very different scales would all give the same few patterns.
+        self._whiten = self._metric()
+
+    def _metric(self) -> FloatArray:
+        if not self.rank:
+            return np.zeros((0, 0))
+        _, s, Vt = np.linalg.svd(self.X, full_matrices=False)
+        return np.asarray((Vt.T / np.maximum(s, 1e-12 * s[0])) @ Vt) * float(s[0])
+
+    # ---- local search ------------------------------------------------------------------------
+
+    def polish(
+        self, V: FloatArray, U: FloatArray, A: FloatArray | None = None, deadline: float = np.inf, floor: float = 0.0
+    ) -> Candidates:
+        """Exact local maxima from the rows of ``U``.
+
+        With one output, ``A`` holds the signs (default: random; more starts are worth more than both signs of each).
+        With several, the output
+        direction is optimised along with u. ``floor`` is a value known to be attained.
+        """
+        G = np.ascontiguousarray(self.problem.spread(V))
+        C = G.shape[1]
+        U = unit_rows(np.asarray(U, dtype=np.float64)) if A is None else np.asarray(U, dtype=np.float64)
+        if A is None:
+            A = np.ones((len(U), C)) if C > 1 else self.rng.choice([-1.0, 1.0], size=(len(U), 1))
+        U, A = np.array(U, order="C"), np.array(A, order="C", dtype=np.float64)
+        values = np.zeros(len(U))
+        if self.rank and len(U):
+            # the first piece says what is worth finishing: decided before the threads start, so that they do not matter
+            _kernels.polish(self.XT, G, U, A, C > 1, 0.0, values, 0, min(_PIECE, len(U)))
+            cutoff = _HOPE * max(float(values.max()), floor)
+
+            def work(start: int, stop: int) -> None:
+                if time.perf_counter() < deadline:
+                    _kernels.polish(self.XT, G, U, A, C > 1, cutoff, values, start + _PIECE, stop + _PIECE)
+
+            _kernels.over_pieces(work, max(len(U) - _PIECE, 0), _PIECE)
+        order = np.argsort(-values, kind="stable")
+        order = order[values[order] > 0]
+        return Candidates(U[order], A[order], values[order])
+
+    def ascend(self, V: FloatArray, U: FloatArray, steps: int) -> Candidates:
+        """Gradient ascent in float32 from the rows of ``U``, both signs at once; values are approximate."""
+        G = self.problem.spread(V)
+        C = G.shape[1]
+        size = float(np.abs(G).max(initial=0.0)) or 1.0
+        G32 = np.asarray(G / size, dtype=np.float32)
+        if C == 1:
+            A = np.repeat(np.array([1.0, -1.0], dtype=np.float32), len(U))
+            U32 = np.vstack([U, U]).astype(np.float32)
+        else:
+            U32, A = U.astype(np.float32), np.zeros((len(U), C), dtype=np.float32)
+        values = np.zeros(len(U32), dtype=np.float32)
+        climb = self._climb_scalar if C == 1 else self._climb_vector
+
+        def work(start: int, stop: int) -> None:
+            climb(G32, U32[start:stop], A[start:stop], values[start:stop], steps)
+
+        # fixed pieces: rounding must not depend on the number of threads
+        _kernels.over_pieces(work, len(U32), max(32, min(512, 2_000_000 // max(1, len(self.X32)))))
+        order = np.argsort(-values, kind="stable")
+        outputs = A[:, None] if C == 1 else A
+        return Candidates(
+            U32[order].astype(np.float64),
+            outputs[order].astype(np.float64),
+            values[order].astype(np.float64) * size * self.scale,
+        )
+
+    def _climb_scalar(self, G: Array, U: Array, signs: Array, values: Array, steps: int) -> None:
+        g = np.ascontiguousarray(G[:, 0])
+        for step in range(steps + 1):
+            Z = self.X32 @ U.T
+            _kernels.relu_back(Z, signs, g, 0, len(Z))
+            S = Z.T @ self.X32
+            values[:] = np.einsum("kr,kr->k", S, U)
+            if step < steps:
+                self._step(U, S)
+
+    def _climb_vector(self, G: Array, U: Array, A: Array, values: Array, steps: int) -> None:
+        for step in range(steps + 1):
+            Z = self.X32 @ U.T
+            H = np.maximum(Z, 0).T @ G
+            A[:] = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-30)
+            S = ((Z > 0) * (G @ A.T)).T @ self.X32
+            values[:] = np.einsum("kr,kr->k", S, U)
+            if step < steps:
+                self._step(U, S)
+
+    @staticmethod
+    def _step(U: Array, S: Array) -> None:
+        U += S / np.maximum(np.linalg.norm(S, axis=1, keepdims=True), 1e-30)
+        U /= np.maximum(np.linalg.norm(U, axis=1, keepdims=True), 1e-30)
+
+    # ---- start families ----------------------------------------------------------------------
+
+    def gaussians(self, k: int) -> FloatArray:
+        """Half of them isotropic, half in the metric of the data."""
+        U = self.rng.standard_normal((k, self.rank))
+        U[1::2] = U[1::2] @ self._whiten
+        return unit_rows(U)
+
+    def noisy(self, U: FloatArray, k: int, sigma: float) -> FloatArray:
+        """``k`` of the unit rows of ``U``, each moved by Gaussian noise of norm about ``sigma``."""
+        if not len(U) or not self.rank:
+            return U[:0]
+        picked = U[self.rng.integers(len(U), size=k)] if k < len(U) else U
+        return unit_rows(picked + sigma / np.sqrt(self.rank) * self.rng.standard_normal(picked.shape))
+
+    def remember(self, found: Candidates, limit: int = 400) -> None:
+        """Keep good maxima as starts for later residuals."""
+        pool = np.vstack([found.directions[: limit // 4], self.pool])
+        likeness = np.triu(pool @ pool.T, 1) if len(pool) else np.zeros((0, 0))
+        self.pool = pool[(likeness < 0.9999).all(axis=0)][:limit]
+
+    # ---- the three searches ------------------------------------------------------------------
+
+    def _best(self, V: FloatArray, starts: FloatArray, steps: int, k: int) -> tuple[FloatArray, FloatArray]:
+        """The best ``k`` distinct points after ``steps`` float32 ascents from ``starts``."""
+        chosen = self.ascend(V, starts, steps).take(slice(0, 6 * k)).distinct(k, 0.995)
+        return chosen.directions, chosen.outputs
+
+    def _some(self, U: FloatArray, k: int) -> FloatArray:
+        return U if len(U) <= k else U[self.rng.permutation(len(U))[:k]]
+
+    def quick(self, V: FloatArray, neurons: FloatArray, effort: int = 32, deadline: float = np.inf) -> Candidates:
+        """Screen many starts in float32, polish ``effort`` of each family: what finds most violations per second.
+
+        Noisy neurons are screened as they are (an ascent would lose the narrow maxima next to them), Gaussians after
+        an ascent (as they are, they are worth nothing).
+        """
+        neurons = unit_rows(neurons)
+        groups = [self._best(V, self.gaussians(8 * effort), 12, effort)]
+        if len(neurons):
+            copies = 1 + 24 * effort // len(neurons)
+            near = np.vstack([self.noisy(neurons, len(neurons), s) for s in (0.1, 0.2, 0.4, 0.4) * (1 + copies // 4)])
+            groups += [
+                self._best(V, near, 0, 2 * effort),
+                self._best(V, near[: 8 * effort], 3, effort),
+                self._best(V, self._some(neurons, 2 * effort), 0, 2 * effort),
+            ]
+        if len(self.pool):
+            groups.append(self._best(V, self.pool, 0, effort))
+        found = self.polish(V, np.vstack([u for u, _ in groups]), np.vstack([a for _, a in groups]), deadline)
+        self.remember(found)
+        return found
+
+    def strong(
+        self, V: FloatArray, neurons: FloatArray, effort: int = 128, deadline: float = np.inf, floor: float = 0.0
+    ) -> Candidates:
+        """Polish without screening: neurons, neurons with noise, Gaussians, earlier maxima; and the quick search."""
+        neurons = unit_rows(neurons)
+        starts = [self._some(neurons, 2 * effort), *(self.noisy(neurons, effort, s) for s in (0.1, 0.4, 0.8))]
+        found = self.polish(
+            V, np.vstack([*starts, self.gaussians(effort), self.pool[:effort]]), deadline=deadline, floor=floor
+        )
+        return found.joined(self.quick(V, neurons, effort, deadline))
+
+    def audit(
+        self, V: FloatArray, neurons: FloatArray, effort: int = 128, deadline: float = np.inf, floor: float = 0.0
+    ) -> Candidates:
+        """Polish starts of other families: mixes of neurons, opposites, data points, their differences and means."""
+        rng, X = self.rng, self.X
+        neurons = unit_rows(neurons)
+        families = [-neurons[:effort]]
+        bases = [b for b in (neurons, self.pool) if len(b)]
+        for base in bases:
+            i, j = rng.integers(len(base), size=(2, effort))
+            families.append(base[i] + rng.uniform(-1.0, 1.0, size=(effort, 1)) * base[j])
+        rows = unit_rows(X)
+        if len(rows):
+            i, j = rng.integers(len(rows), size=(2, effort))
+            families += [rows[i[: effort // 2]], -rows[i[effort // 2 :]], rows[i] - rows[j]]
+            size = max(2, min(len(rows) // 4, 2 * self.rank))
+            picks = rng.integers(len(rows), size=(effort, size))
+            signs = rng.choice([-1.0, 1.0], size=(effort, size))
+            families.append(np.einsum("ks,ksr->kr", signs, rows[picks]))
+            families.append(np.einsum("ks,ksr->kr", signs, rows[picks]) @ self._whiten)
+        if len(rows) and len(neurons) and self.rank > 1:
+            # neurons projected onto the hyperplanes of some of the rows nearest to them
+            base = neurons[rng.integers(len(neurons), size=effort)]
+            near = np.argsort(np.abs(base @ rows.T), axis=1)[:, : 3 * self.rank]
+            near = rng.permuted(near, axis=1)[:, : max(1, self.rank // 2)]
+            S = np.linalg.qr(rows[near].transpose(0, 2, 1))[0]
+            families.append(base - np.einsum("krs,ks->kr", S, np.einsum("krs,kr->ks", S, base)))
+        found = self.polish(V, np.vstack(families), deadline=deadline, floor=floor)
+        self.remember(found)
+        return found

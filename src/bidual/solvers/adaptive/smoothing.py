@@ -1,0 +1,39 @@
+"""Smooth stand-ins for losses with kinks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from bidual._typing import FloatArray
+from bidual.losses import Loss
+
+
+class SmoothedLoss(Loss):
+    r"""The Moreau envelope of a loss whose conjugate is :math:`v^T y` on a box (absolute, quantile, hinge).
+
+    The conjugate gains :math:`\tfrac\epsilon2 \|v\|^2`, so that the gradient is the point of the box nearest to
+    :math:`(f - y) / \epsilon`, and the value is below that of the loss by at most :math:`\epsilon / 2` times the
+    largest :math:`\|v\|^2`.
+    """
+
+    smooth: ClassVar[bool] = True
+
+    def __init__(self, base: Loss, epsilon: float) -> None:
+        self.base, self.epsilon = base, float(epsilon)
+        self.lipschitz = 1.0 / self.epsilon  # type: ignore[misc]
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
+        V = self.row_gradients(F, Y)
+        return np.asarray((V * (F - Y) - 0.5 * self.epsilon * V**2).sum(axis=1))
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
+        return self.base.clip_rows((F - Y) / self.epsilon, Y)
+
+    def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
+        free = (F - Y) / self.epsilon
+        return np.where(self.base.clip_rows(free, Y) == free, 1.0 / self.epsilon, 0.0)
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
+        return self.base.row_conjugates(V, Y) + 0.5 * self.epsilon * (V**2).sum(axis=1)
