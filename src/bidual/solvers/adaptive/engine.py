@@ -315,12 +315,17 @@ def run(problem: Problem, options: Options) -> Solution:
         status = f"limited to max_neurons={options.max_neurons}"
     neurons = replace(engine.neurons, U=engine.neurons.U @ problem.basis.T)
     neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
+    bound, method, proven = (
+        engine.dual,
+        "local search, audited" if options.audit and converged else "local search",
+        None,
+    )
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
-    bound, method = engine.dual, "local search"
     if patterns is not None:
-        bound, method = certify_patterns(problem, patterns, engine.V), f"all {len(patterns)} activation patterns"
-    elif options.audit and converged:
-        method = "local search, audited"
+        proven = certify_patterns(problem, patterns, engine.V)
+        # With several outputs the proven bound may be far below what local search says.
+        if problem.n_outputs == 1 or relative_gap(engine.objective, proven.value) <= options.tol:
+            bound, method = proven, f"all {len(patterns)} activation patterns"
     engine.history.append(
         HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
     )
@@ -328,7 +333,7 @@ def run(problem: Problem, options: Options) -> Solution:
         neurons=neurons,
         bound=bound,
         scope="global",
-        rigorous=patterns is not None,
+        rigorous=bound is proven,
         method=method,
         status=status,
         n_iter=max(1, n_iter),
