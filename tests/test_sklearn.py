@@ -8,7 +8,12 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 from bidual import ReLUClassifier, ReLURegressor
 
-ESTIMATORS = [ReLURegressor(n_patterns=20, random_state=0), ReLUClassifier(n_patterns=20, random_state=0)]
+ESTIMATORS = [
+    ReLURegressor(beta=0.05, tol=0.1, random_state=0),
+    ReLUClassifier(beta=0.01, tol=0.1, random_state=0),
+    ReLURegressor(method="sampled", n_patterns=20, random_state=0),
+    ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", random_state=0),
+]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -18,7 +23,7 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 def test_the_battery_is_not_skipped(estimator):
     assert len(list(estimator_checks_generator(estimator))) > 45
 

@@ -93,8 +93,10 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
 
 
 def few_patterns(X: FloatArray, limit: int) -> Patterns | None:
-    """All activation patterns of ``X`` if there are at most ``limit`` of them, else None."""
-    if count_patterns(len(X), row_space(X).shape[1]) > 1000 * limit:  # cheap: do not even merge rows
+    """All activation patterns of ``X`` if there are at most ``limit`` and they are quickly found, else None."""
+    rank = row_space(X).shape[1]
+    # The recursion visits every flag of faces, r! times as many as there are cells.
+    if rank > 4 or count_patterns(len(X), rank) > 1000 * limit:
         return None
     try:
         return enumerate_patterns(X, max_patterns=limit)
@@ -183,6 +185,11 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
         return signs, np.where(signs, normals[:, :1], -normals[:, :1]), facets
     if r == 2:
         return _arcs(normals)
+    if m == r:  # independent rows: every combination of signs is a cell, bounded by all of them
+        signs = (np.arange(2**m)[:, None] >> np.arange(m)) % 2 == 1
+        witnesses = np.linalg.solve(normals, np.where(signs, 1.0, -1.0).T).T
+        witnesses /= np.linalg.norm(witnesses, axis=1, keepdims=True)
+        return signs, witnesses, (m * np.arange(2**m + 1), np.tile(np.arange(m), 2**m))
     found_signs: list[Array] = []
     found_witnesses: list[FloatArray] = []
     found_facet: list[IntArray] = []

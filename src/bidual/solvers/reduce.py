@@ -85,20 +85,26 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
     # Few neurons on many rows are independent as a rule, and finding out would cost more than it is worth.
-    if not lengths.all() or (m < len(vectors) and vectors.size > 1_000_000):
+    if not lengths.all() or (m <= len(vectors) and vectors.size > 40_000):
         return neurons
     units, t = vectors / lengths, lengths.copy()
     active = np.arange(m)
-    while True:
-        some = active[: len(vectors) + 1]  # so many are always dependent
-        wide = len(some) > len(vectors)
-        _, sigma, Vt = np.linalg.svd(units[:, some], full_matrices=wide)
-        if not wide and sigma[-1] > 1e-13 * sigma[0]:
+    while len(active) > 1:
+        # A few more vectors than dimensions at a time are sure to be dependent, and cheap to decompose.
+        some = active[: len(vectors) + 64]
+        _, sigma, Vt = np.linalg.svd(units[:, some])
+        dependences = Vt[int((sigma > 1e-13 * sigma[0]).sum()) :].T
+        if not dependences.shape[1]:
             break
-        change = Vt[-1] / t[some]
-        change = change * np.sign(change[np.argmax(np.abs(change))])
-        t[some] *= 1.0 - change / change.max()
-        active = active[t[active] > 1e-14 * lengths[active]]
+        for _ in range(dependences.shape[1]):
+            first = dependences[:, 0]
+            change = first / t[some]
+            k = int(np.argmax(np.abs(change)))  # this neuron is the first to vanish
+            t[some] *= np.maximum(1.0 - change / change[k], 1e-300)
+            active = active[active != some[k]]
+            # the other dependences, without that neuron
+            dependences = dependences[:, 1:] - np.outer(first, dependences[k, 1:] / first[k])
+            dependences, some = np.delete(dependences, k, axis=0), np.delete(some, k)
     t = t / lengths
     kept = neurons.take(active)
     kept = Neurons(kept.U * t[active, None], kept.alpha, kept.intercept).balanced()
