@@ -27,14 +27,15 @@ RESULTS = HERE / "results"
 KEPT_POINTS = 30
 
 INTRODUCTION = """\
-Squared mean loss, weight decay `beta/2 (||W1||^2 + ||W2||^2)`, no biases and no intercept; real data standardised with a
-ones column as a feature. Every objective is that of the network itself in float64; evaluating it is not timed. Columns
-in seconds show the lowest objective up to that time (the last one, if the run has ended); "to 1 %" is the time to come
-within 1 % of the best objective of all ranked methods of this run. With several seeds all are medians, and the best
-final objective is in brackets. Adam: full batch, float32, cosine rate; its step size is tuned on seed 0 by short runs
-whose time is not counted. Ours: `tol=1e-3`, kernels compiled before ({warm_up:.1f} s, once). \
-scikit-learn (marked *) has unpenalised biases and a free intercept that cannot be switched off, so it solves another
-problem: its objective is shown with hidden biases charged like weights, and not ranked."""
+Squared mean loss, weight decay `beta/2 (||W1||^2 + ||W2||^2)`, no biases and no intercept; real data is standardised
+and has a ones column as a feature. Every objective is that of the network itself in float64; evaluating it is not
+timed. Columns in seconds show the lowest objective up to that time (the last one, if the run has ended); "to 1 %" is
+the time to come within 1 % of the best objective of all ranked methods of this run. With several seeds all are medians,
+and the best final objective is in brackets. Adam: full batch, float32, cosine rate; its step size is tuned on seed 0 by
+short runs whose time is not counted. Ours: `tol=1e-3`, kernels compiled before ({warm_up:.1f} s, once).
+
+scikit-learn (marked *) has unpenalised hidden biases and a free intercept that cannot be switched off, so it solves
+another problem: its objective is shown with hidden biases charged like weights, and not ranked."""
 
 GATED_INTRODUCTION = """\
 Gated ReLU: fixed Gaussian gates, the same for all methods; a group lasso, and another problem than the one above.
@@ -190,6 +191,22 @@ def notes_list(run: Run) -> str:
     return "\n".join(lines)
 
 
+def contradictions(run: Run) -> list[str]:
+    """Methods that went below our lower bound: there must be none, or somebody solves another problem."""
+    found = []
+    for problem in run.problems():
+        for ours in (t for o in run.of(problem, "relu") for t in o.ran if t.extra.get("scope") == "global"):
+            lower = ours.extra["lower_bound"]
+            for outcome in run.of(problem, "relu"):
+                if outcome.best < lower - 1e-6 * abs(lower):
+                    proof = "proven" if ours.extra["rigorous"] else "not proven"
+                    found.append(
+                        f"{problem.key}: {outcome.peer.name} reached {outcome.best:.8g}, below our lower bound "
+                        f"{lower:.8g} ({proof})"
+                    )
+    return list(dict.fromkeys(found))
+
+
 def section(run: Run) -> str:
     """The section of the results."""
     parts = [f'## Engine (`benchmarks/engine.py`, {run.mode}; method "{run.method}"; {machine()})']
@@ -204,6 +221,8 @@ def section(run: Run) -> str:
         parts += ["### Gated ReLU", GATED_INTRODUCTION]
         for problem in gated:
             parts += [f"#### {problem.key}", main_table(run, problem, "gated")]
+    if found := contradictions(run):
+        parts += ["### CONTRADICTIONS", "\n".join(f"- {line}" for line in found)]
     parts += ["### Left out, stopped, not installed", notes_list(run) or "Nothing."]
     parts.append(f"The whole run took {run.seconds / 60:.1f} minutes.")
     return "\n\n".join(parts)

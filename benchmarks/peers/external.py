@@ -49,7 +49,7 @@ def prepare() -> dict[str, str]:
         if known["wanted"] == wanted:
             return dict(known["state"])
     print("making the environment of the peers (once, some minutes) ...", flush=True)
-    state = {name: "" for name in PACKAGES}
+    state = dict.fromkeys(PACKAGES, "")
     try:
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:

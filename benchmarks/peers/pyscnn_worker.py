@@ -39,10 +39,10 @@ def main(inputs: str, outputs: str) -> None:
 
     def record(internal: Any) -> None:
         nonlocal neurons, active
-        weights = internal.weights.detach().cpu().numpy().astype(np.float64)
+        weights = np.asarray(internal.weights, dtype=np.float64)
         if gated:
             V = weights[0]
-            active = internal.D.cpu().numpy()
+            active = np.asarray(internal.D)
             value = gated_objective(X, y, beta, V, active)
         else:
             V = weights[:, 0].reshape(-1, X.shape[1])
