@@ -31,8 +31,9 @@ Squared mean loss, weight decay `beta/2 (||W1||^2 + ||W2||^2)`, no biases and no
 and has a ones column as a feature. Every objective is that of the network itself in float64; evaluating it is not
 timed. Columns in seconds show the lowest objective up to that time (the last one, if the run has ended); "to 1 %" is
 the time to come within 1 % of the best objective of all ranked methods of this run. With several seeds all are medians,
-and the best final objective is in brackets. Adam: full batch, float32, cosine rate; its step size is tuned on seed 0 by
-short runs whose time is not counted. Ours: `tol=1e-3`, kernels compiled before ({warm_up:.1f} s, once).
+and the best final objective is in brackets. Adam: full batch, float32, cosine rate; its step size and number of
+threads are tuned on seed 0 by short runs whose time is not counted. Ours: `tol=1e-3`, kernels compiled before
+({warm_up:.1f} s, once).
 
 scikit-learn (marked *) has unpenalised hidden biases and a free intercept that cannot be switched off, so it solves
 another problem: its objective is shown with hidden biases charged like weights, and not ranked."""
@@ -75,6 +76,7 @@ class Run:
     warm_up: float
     checkpoints: list[int]
     notes: list[str]
+    load: float
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -258,6 +260,7 @@ def write_raw(run: Run) -> None:
         "mode": run.mode,
         "method": run.method,
         "machine": machine(),
+        "load_before": round(run.load, 2),
         "warm_up_seconds": round(run.warm_up, 2),
         "notes": run.notes,
         "results": [
@@ -367,8 +370,12 @@ def main() -> None:
     for note in notes:
         print(note, flush=True)
 
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > 0.5:
+        notes.append(f"the machine was busy (load {load:.1f} before the start): do not trust the times")
+        print(notes[-1], flush=True)
     warm_up = bidual_peer.warm_up(args.method)
-    run = Run(mode, args.method, warm_up, [1, 3, 10, 30] + [100] * args.full, notes)
+    run = Run(mode, args.method, warm_up, [1, 3, 10, 30] + [100] * args.full, notes, load)
     print(f"{len(chosen)} problems, {len(peers)} methods, {os.cpu_count()} cores; warm-up {warm_up:.1f} s", flush=True)
     for problem in chosen:
         print(f"{problem.key}, {problem.shape[0]} x {problem.shape[1]}", flush=True)
