@@ -286,10 +286,12 @@ def draw(run: Run) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     shown = [p for p in run.problems() if len(run.of(p, "relu")) > 0]
     names = list(dict.fromkeys(o.peer.name for o in run.outcomes if o.peer.kind == "relu" and o.ran))
     colours = {name: plt.get_cmap("tab10")(k % 10) for k, name in enumerate(names)}
+    longest = 1.1 * max(t.seconds for p in shown for o in run.of(p, "relu") for t in o.ran)
     columns = min(4, len(shown))
     rows = -(-len(shown) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(3.4 * columns, 2.7 * rows), squeeze=False, layout="constrained")
@@ -303,7 +305,9 @@ def draw(run: Run) -> None:
             style = {"marker": "o", "markersize": 4} if len(times) == 1 else {"drawstyle": "steps-post"}
             colour, width = colours[outcome.peer.name], 2.2 if outcome.peer.name == "ours" else 1.1
             axis.plot(times, np.maximum(lowest - best, 1e-6 * best), color=colour, linewidth=width, **style)
-        axis.set(xscale="log", yscale="log")
+        axis.set(xscale="log", yscale="log", xlim=(1e-2, longest))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.yaxis.set_minor_formatter(NullFormatter())
         axis.set_title(problem.key, fontsize=8)
         axis.tick_params(labelsize=6)
     for axis in axes[:, 0]:

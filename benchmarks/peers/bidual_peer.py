@@ -73,7 +73,12 @@ class Ours:
 
     @staticmethod
     def _seconds_to_gap(est: ReLURegressor, elapsed: float) -> float:
-        """When the best objective and the best lower bound so far were first within ``TOL``; infinite if never."""
+        """When the best objective and the best lower bound so far were first within ``TOL``; infinite if never.
+
+        Infinite too if the bound holds for some patterns only: that is not the gap meant here.
+        """
+        if est.certificate_.scope != "global":
+            return np.inf
         upper, lower = np.inf, -np.inf
         for entry in est.history_[:-1]:
             upper, lower = min(upper, entry.objective), max(lower, entry.lower_bound)

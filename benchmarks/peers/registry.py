@@ -40,8 +40,8 @@ class Peer:
 def _at_most(patterns: int, numbers: float) -> Callable[[Problem], str]:
     def refuse(problem: Problem) -> str:
         n, d = problem.shape
-        size = 2 * patterns * n * d
-        return f"left out: {size:.1e} numbers in the cone constraints" if size > numbers else ""
+        large = 2 * patterns * n * d > numbers
+        return f"left out: more than {numbers:.1e} numbers in the cone constraints" if large else ""
 
     return refuse
 
