@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test lint types check bench-foundation clean
+.PHONY: run test lint types check bench bench-foundation clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -25,6 +25,10 @@ types: $(READY)
 
 check: lint types test
 
+# ours and the peers; makes the peers' own environment in benchmarks/.venv
+bench: $(READY)
+	$(BIN)/python benchmarks/engine.py
+
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py
 
@@ -37,4 +41,4 @@ $(READY): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) run build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) benchmarks/.venv run build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
