@@ -15,7 +15,7 @@ from bidual.certificates import Certificate
 from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
-from bidual.solvers import METHODS, HistoryEntry, Options, Solution
+from bidual.solvers import METHODS, HistoryEntry, Method, Options, Solution
 from bidual.units import Units
 
 
@@ -97,13 +97,14 @@ class TrainingSet:
         """The same data with another positive ``beta``."""
         return replace(self, problem=replace(self.problem, beta=float(beta)), beta=float(beta))
 
-    def train(self, method: str, options: Options, start: Network | None = None) -> Trained:
-        """Train by ``method``, from the network ``start`` if given, and certify the result."""
+    def train(self, method: str | Method, options: Options, start: Network | None = None) -> Trained:
+        """Train by ``method`` (or the one named so), from the network ``start`` if given, and certify the result."""
         began = time.perf_counter()
         units = Units.of(self.problem)
         if start is not None:
             options = replace(options, start=units.normalise_neurons(self.lift.neurons(start)))
-        solution = units.restore(METHODS[method](units.normalise(self.problem), options))
+        solve = METHODS[method] if isinstance(method, str) else method
+        solution = units.restore(solve(units.normalise(self.problem), options))
         network = self.lift.recover(solution.neurons)
         certificate = self._certify(network, solution, time.perf_counter() - began)
         last = replace(solution.history[-1], objective=certificate.objective, lower_bound=certificate.lower_bound)
