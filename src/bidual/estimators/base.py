@@ -172,6 +172,7 @@ class BaseReLU(BaseEstimator):
 
 
 def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:
+    """Raise, with the name of the parameter, if it is not such a number."""
     kind = Integral if integer else Real
     if isinstance(value, bool) or not isinstance(value, kind) or not at_least <= float(value) < np.inf:
         noun = "an integer" if integer else "a number"

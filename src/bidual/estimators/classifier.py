@@ -144,4 +144,3 @@ random_state, verbose
 
 def _has_probabilities(loss: str | Loss) -> bool:
     return type(get_loss(loss)).probabilities is not Loss.probabilities
-

@@ -317,8 +317,12 @@ def run(problem: Problem, options: Options) -> Solution:
     neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
     bound, method = engine.dual, "local search"
-    if patterns is not None:
-        bound, method = certify_patterns(problem, patterns, engine.V), f"all {len(patterns)} activation patterns"
+    proven = None if patterns is None else certify_patterns(problem, patterns, engine.V)
+    # With several outputs the proven bound is the weaker, spectral one: worth having if it closes the gap.
+    if proven is not None and problem.n_outputs > 1 and relative_gap(engine.objective, proven.value) > options.tol:
+        patterns = proven = None
+    if patterns is not None and proven is not None:
+        bound, method = proven, f"all {len(patterns)} activation patterns"
     elif options.audit and converged:
         method = "local search, audited"
     engine.history.append(
