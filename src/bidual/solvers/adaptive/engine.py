@@ -195,9 +195,13 @@ class _Engine:
                     return step.neurons(rest)
         return neurons
 
-    def confirm(self, efforts: tuple[int, ...]) -> bool:
-        """Price the best dual point again, from ever more starts and from other families; True if the gap stands."""
+    def confirm(self, efforts: tuple[int, ...], warm: bool = False) -> bool:
+        """Price the best dual point again, from ever more starts and from other families; True if the gap stands.
+
+        A run that was given a good network to start from (``warm``) ends at the first round that finds nothing new.
+        """
         for effort in efforts:
+            before = self.g
             for search in (self.pricer.audit, self.pricer.strong):
                 found = search(self.V, self.neurons.U, effort, self.deadline, floor=self.g)
                 self.check_time()
@@ -209,6 +213,8 @@ class _Engine:
                     self.cuts = self.cuts.joined(more)
                     if self.gap > self.tol:
                         return False
+            if warm and self.g <= before * (1.0 + 1e-9):
+                break
         return True
 
     def trivial(self) -> bool:
@@ -226,13 +232,16 @@ class _Engine:
         neurons = self.begin(start)
         self.offer(neurons)
         self.note()
+        warm = start is not None and len(start) > 0
+        if warm and self.gap <= self.tol and (not audit or self.confirm(self.efforts, warm)):
+            return 0, True
         delta = 0.02
         for k in range(1, max_iter + 1):
             before = self.objective
             neurons = self.move(neurons, delta)
             neurons = merged(p, neurons, 0.02 * self.gap * self.objective)
             neurons = self.correct_and_price(neurons, 4)
-            if self.gap <= self.tol and (not audit or self.confirm(self.efforts)):
+            if self.gap <= self.tol and (not audit or self.confirm(self.efforts, warm)):
                 return k, True
             delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.gap) else 0.4), 1e-4)
             self.sharpen()
@@ -314,7 +323,8 @@ def run(problem: Problem, options: Options) -> Solution:
         engine.narrow(options.max_neurons)
         status = f"limited to max_neurons={options.max_neurons}"
     neurons = replace(engine.neurons, U=engine.neurons.U @ problem.basis.T)
-    neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
+    with threadpool_limits(1, user_api="blas"):
+        neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
     bound, method = engine.dual, "local search"
     proven = None if patterns is None else certify_patterns(problem, patterns, engine.V)
