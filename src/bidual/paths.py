@@ -289,7 +289,7 @@ def trace(data: TrainingSet, betas: FloatArray, method: str, options: Options) -
         constant = not points or points[-1].network.n_neurons == 0
         point = _no_neurons(at_beta, options.random_state) if constant else None
         if point is None or point.certificate.gap > _CONSTANT_GAP:
-            point = at_beta.train(method, inner, points[-1].network if points else None)
+            point = at_beta.train(method, inner, points[-1] if points else None)
         points.append(point)
         if options.verbose:
             c = point.certificate
