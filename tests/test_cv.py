@@ -15,12 +15,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bidual import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV, beta_max
 
-FAST = {"n_betas": 3, "cv": 2, "tol": 1e-2, "random_state": 0}
+FAST = {"n_betas": 3, "cv": 2, "tol": 1e-2, "max_iter": 20, "random_state": 0}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning:sklearn")
-@parametrize_with_checks([ReLURegressorCV(**FAST), ReLUClassifierCV(**FAST)])
+@parametrize_with_checks([cls(**{**FAST, "beta_min_ratio": 0.1}) for cls in (ReLURegressorCV, ReLUClassifierCV)])
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 

