@@ -92,7 +92,7 @@ def test_objective_and_bound_meet_at_the_optimum_of_the_convex_program(name, int
     X, y = planted(9, 2, seed=len(name))
     y = np.sign(y) if get_loss(LOSS.get(name, name)).classification else y
     problem = make(X, y, 0.03, LOSS.get(name, name), intercept, w=np.linspace(1, 2, 9))
-    result = solve_adaptive(problem, tol=1e-5, random_state=0, time_limit=10)
+    result = solve_adaptive(problem, tol=1e-5, random_state=0, time_limit=60)
     truth = optimum(problem, ROWS[name])
     check(result, problem, 1e-5)
     assert result.objective == pytest.approx(truth, rel=1e-4)

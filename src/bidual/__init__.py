@@ -3,9 +3,10 @@
 from bidual.architectures import TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
-from bidual.estimators import ReLUClassifier, ReLURegressor
+from bidual.estimators import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
 from bidual.models import Model, load
 from bidual.networks import Network, TwoLayerNetwork
+from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
 
@@ -15,11 +16,16 @@ __all__ = [
     "Network",
     "Patterns",
     "ReLUClassifier",
+    "ReLUClassifierCV",
     "ReLURegressor",
+    "ReLURegressorCV",
+    "SolutionPath",
     "TwoLayer",
     "TwoLayerNetwork",
+    "beta_max",
     "count_patterns",
     "enumerate_patterns",
     "load",
     "sample_patterns",
+    "solution_path",
 ]

@@ -15,7 +15,7 @@ from bidual.certificates import Certificate
 from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
-from bidual.solvers import METHODS, HistoryEntry, Options, Solution
+from bidual.solvers import METHODS, HistoryEntry, Method, Options, Solution
 from bidual.units import Units
 
 
@@ -28,6 +28,7 @@ class Trained:
     history: list[HistoryEntry]
     n_iter: int
     status: str
+    directions: FloatArray | None = None  # see Solution
 
     def warn_unless(self, tol: float, stacklevel: int = 2) -> None:
         """Say so, with the numbers, when the gap is larger than asked for."""
@@ -97,17 +98,21 @@ class TrainingSet:
         """The same data with another positive ``beta``."""
         return replace(self, problem=replace(self.problem, beta=float(beta)), beta=float(beta))
 
-    def train(self, method: str, options: Options, start: Network | None = None) -> Trained:
-        """Train by ``method``, from the network ``start`` if given, and certify the result."""
+    def train(self, method: str | Method, options: Options, start: Network | Trained | None = None) -> Trained:
+        """Train by ``method`` (or the one named so), from ``start`` if given, and certify the result."""
         began = time.perf_counter()
         units = Units.of(self.problem)
+        if isinstance(start, Trained):
+            options, start = replace(options, directions=start.directions), start.network
         if start is not None:
             options = replace(options, start=units.normalise_neurons(self.lift.neurons(start)))
-        solution = units.restore(METHODS[method](units.normalise(self.problem), options))
+        solve = METHODS[method] if isinstance(method, str) else method
+        solution = units.restore(solve(units.normalise(self.problem), options))
         network = self.lift.recover(solution.neurons)
         certificate = self._certify(network, solution, time.perf_counter() - began)
         last = replace(solution.history[-1], objective=certificate.objective, lower_bound=certificate.lower_bound)
-        return Trained(network, certificate, [*solution.history[:-1], last], solution.n_iter, solution.status)
+        history = [*solution.history[:-1], last]
+        return Trained(network, certificate, history, solution.n_iter, solution.status, solution.directions)
 
     def _certify(self, network: Network, solution: Solution, elapsed: float) -> Certificate:
         """The certificate of the network as returned, its objective evaluated from scratch."""

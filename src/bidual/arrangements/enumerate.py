@@ -13,6 +13,8 @@ dropped, and rows that are parallel within a tolerance are one hyperplane.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from bidual._typing import Array, BoolArray, FloatArray, IntArray
@@ -98,8 +100,14 @@ def few_patterns(X: FloatArray, limit: int) -> Patterns | None:
     # The recursion visits every flag of faces, r! times as many as there are cells.
     if rank > 4 or count_patterns(len(X), rank) > 1000 * limit:
         return None
+    X = np.ascontiguousarray(X, dtype=np.float64)
+    return _few_patterns(X.tobytes(), X.shape, limit)
+
+
+@lru_cache(maxsize=2)  # a path asks for the same patterns at every beta
+def _few_patterns(X: bytes, shape: tuple[int, ...], limit: int) -> Patterns | None:
     try:
-        return enumerate_patterns(X, max_patterns=limit)
+        return enumerate_patterns(np.frombuffer(X).reshape(shape), max_patterns=limit)
     except TooManyPatternsError:
         return None
 

@@ -1,6 +1,7 @@
 """scikit-learn estimators."""
 
 from bidual.estimators.classifier import ReLUClassifier
+from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
 from bidual.estimators.regressor import ReLURegressor
 
-__all__ = ["ReLUClassifier", "ReLURegressor"]
+__all__ = ["ReLUClassifier", "ReLUClassifierCV", "ReLURegressor", "ReLURegressorCV"]

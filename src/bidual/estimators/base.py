@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,9 +16,12 @@ from bidual.certificates import Certificate
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.solvers import METHODS, HistoryEntry, Options
-from bidual.training import TrainingSet
+from bidual.training import Trained, TrainingSet
 
 ACTIVATIONS = ("relu",)
+
+#: Rows, encoded targets, loss and sample weights, as a training problem takes them.
+Encoded: TypeAlias = tuple[FloatArray, FloatArray, Loss, Array | None]
 
 
 class BaseReLU(BaseEstimator):
@@ -92,13 +96,19 @@ class BaseReLU(BaseEstimator):
 
     # ---- training ------------------------------------------------------------------------------
 
-    def _train(self, X: FloatArray, Y: FloatArray, loss: Loss, sample_weight: Array | None) -> None:
-        """Train on encoded targets ``Y (n, C)`` and set the fitted attributes."""
+    @abstractmethod
+    def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
+        """Validate the arguments of fit, and note what prediction needs to know of them."""
+
+    def _pose(self, X: Array, y: Array, sample_weight: Array | None) -> TrainingSet:
+        """The training problem of the arguments of fit."""
+        rows, Y, loss, sample_weight = self._encode(X, y, sample_weight)
         self._check_parameters()
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        data = TrainingSet.pose(
-            X,
+            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        self.loss_ = loss
+        return TrainingSet.pose(
+            rows,
             Y,
             sample_weight,
             loss=loss,
@@ -107,16 +117,22 @@ class BaseReLU(BaseEstimator):
             bias=self.bias,
             fit_intercept=self.fit_intercept,
         )
+
+    def _train(self, data: TrainingSet) -> None:
+        """Train and set the fitted attributes."""
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
         trained = data.train(self.method, self._options(), start)
-        self.loss_ = loss
+        self._adopt(trained)
+        trained.warn_unless(self.tol, stacklevel=3)
+        if self.verbose:
+            print(self.certificate_, flush=True)
+
+    def _adopt(self, trained: Trained) -> None:
+        """Set the fitted attributes."""
         self.network_ = trained.network
         self.certificate_ = trained.certificate
         self.history_ = trained.history
         self.n_iter_ = trained.n_iter
-        trained.warn_unless(self.tol, stacklevel=3)
-        if self.verbose:
-            print(self.certificate_, flush=True)
 
     def _options(self) -> Options:
         """How to solve."""
@@ -138,13 +154,13 @@ class BaseReLU(BaseEstimator):
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        _check_number("beta", self.beta, at_least=0.0)
-        _check_number("tol", self.tol, at_least=0.0)
-        _check_number("max_iter", self.max_iter, at_least=1, integer=True)
+        check_number("beta", self.beta, at_least=0.0)
+        check_number("tol", self.tol, at_least=0.0)
+        check_number("max_iter", self.max_iter, at_least=1, integer=True)
         if self.n_patterns is not None:
-            _check_number("n_patterns", self.n_patterns, at_least=1, integer=True)
+            check_number("n_patterns", self.n_patterns, at_least=1, integer=True)
         if self.time_limit is not None:
-            _check_number("time_limit", self.time_limit, at_least=0.0)
+            check_number("time_limit", self.time_limit, at_least=0.0)
 
     # ---- prediction ----------------------------------------------------------------------------
 
@@ -155,7 +171,8 @@ class BaseReLU(BaseEstimator):
         return self.network_.forward(X)
 
 
-def _check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:
+def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:
+    """Raise, with the name of the parameter, if it is not such a number."""
     kind = Integral if integer else Real
     if isinstance(value, bool) or not isinstance(value, kind) or not at_least <= float(value) < np.inf:
         noun = "an integer" if integer else "a number"

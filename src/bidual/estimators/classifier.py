@@ -8,13 +8,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
-from bidual.estimators.base import BaseReLU
-from bidual.losses import Logistic, Loss, Softmax, Squared, encode_classes, get_loss
+from bidual.estimators.base import BaseReLU, Encoded
+from bidual.losses import Loss, get_loss
+from bidual.targets import encode_labels
 
 
 class ReLUClassifier(ClassifierMixin, BaseReLU):
@@ -101,24 +101,21 @@ random_state, verbose
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLUClassifier:
         """Train on ``X (n, d)`` and labels ``y (n,)`` of any type."""
+        self._train(self._pose(X, y, sample_weight))
+        return self
+
+    def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y holds one class only ({classes[0]!r}): a classifier needs at least two classes in the training data"
-            )
+        loss, classes, Y = encode_labels(get_loss(self.loss), y)
         if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
             raise ValueError("warm_start needs the classes of the previous fit; y has others")
-        loss = _classification_loss(get_loss(self.loss), len(classes))
         if self.class_weight is not None:
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
             by_class = compute_sample_weight(self.class_weight, y)
             sample_weight = by_class if sample_weight is None else by_class * sample_weight
         self.classes_ = classes
-        self._train(X, encode_classes(loss, codes, len(classes)), loss, sample_weight)
-        return self
+        return X, Y, loss, sample_weight
 
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
@@ -147,14 +144,3 @@ random_state, verbose
 
 def _has_probabilities(loss: str | Loss) -> bool:
     return type(get_loss(loss)).probabilities is not Loss.probabilities
-
-
-def _classification_loss(loss: Loss, n_classes: int) -> Loss:
-    """The loss as it acts on this many classes."""
-    if n_classes > 2 and type(loss) is Logistic:
-        return Softmax()
-    if n_classes == 2 and type(loss) is Softmax:
-        return Logistic()  # the same model with one output instead of two, which is cheaper
-    if loss.classification or type(loss) is Squared:
-        return loss
-    raise ValueError(f"the loss {loss.name!r} is for numbers: use ReLURegressor, or a classification loss")

@@ -9,7 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
-from bidual.estimators.base import BaseReLU
+from bidual.estimators.base import BaseReLU, Encoded
 from bidual.losses import Loss, get_loss
 
 
@@ -119,13 +119,16 @@ class ReLURegressor(RegressorMixin, BaseReLU):
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLURegressor:
         """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
+        self._train(self._pose(X, y, sample_weight))
+        return self
+
+    def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
         loss = get_loss(self.loss)
         if loss.classification:
             raise ValueError(f"the loss {loss.name!r} is for classes: use ReLUClassifier, or a regression loss")
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._single = y.ndim == 1
-        self._train(X, loss.encode(y), loss, sample_weight)
-        return self
+        return X, loss.encode(y), loss, sample_weight
 
     def predict(self, X: Array) -> FloatArray:
         """Predicted targets, in the shape of the ``y`` of fit."""

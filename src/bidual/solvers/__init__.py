@@ -5,6 +5,7 @@ from __future__ import annotations
 from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.base import HistoryEntry, Method, Options, Solution
 from bidual.solvers.conic import FiniteProgram, InfeasibleError
+from bidual.solvers.constant import solve_constant
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 
 METHODS: dict[str, Method] = {"adaptive": solve_adaptive, "exact": solve_exact, "sampled": solve_sampled}
@@ -18,6 +19,7 @@ __all__ = [
     "Options",
     "Solution",
     "solve_adaptive",
+    "solve_constant",
     "solve_exact",
     "solve_finite",
     "solve_sampled",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bidual._typing import FloatArray
 from bidual.certificates import DualBound
 from bidual.problem import Neurons, Problem
 
@@ -21,6 +22,7 @@ class Options:
     n_patterns: int | None = None
     random_state: int | np.random.RandomState | None = None
     start: Neurons | None = None
+    directions: FloatArray | None = None  # hidden weights of neurons worth a look: those of a similar problem
     max_neurons: int | None = None
     audit: bool = True
     verbose: int = 0
@@ -52,6 +54,8 @@ class Solution:
         How the dual constraint was checked, in words.
     status : str
         Why the solver stopped, in words.
+    directions : ndarray, shape (k, p), or None
+        Hidden weights of neurons that came close to being of use; good starts for a similar problem.
     """
 
     neurons: Neurons
@@ -63,6 +67,7 @@ class Solution:
     n_iter: int
     n_patterns: int | None = None
     history: list[HistoryEntry] = field(default_factory=list)
+    directions: FloatArray | None = None
 
 
 #: A method of training.

@@ -52,23 +52,30 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     hidden = rows @ U.T
     zero = ZERO * np.linalg.norm(U, axis=1)
     positive, negative = (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
+    # The objective is followed by what a merger changes: one neuron instead of two.
+    costs = np.linalg.norm(U, axis=1)
+    H = problem.pool(np.maximum(problem.M @ U.T, 0.0))
+    F, total = H @ heads + neurons.intercept, float(costs.sum())
+    alive = np.ones(len(U), dtype=bool)
     i = 0
     while i < len(U):
         conflicts = positive[:, i] @ negative + negative[:, i] @ positive
-        partners = np.flatnonzero((conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
-        for j in partners[partners > i]:
-            together = U.copy()
-            together[i] += together[j]
-            candidate = Neurons(np.delete(together, j, axis=0), np.delete(heads, j, axis=0), neurons.intercept)
-            if problem.objective(candidate) <= ceiling:
-                U, heads = candidate.U, candidate.alpha
+        partners = np.flatnonzero(alive & (conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
+        for j in partners[partners > i] if alive[i] else ():
+            u = U[i] + U[j]
+            h, cost = problem.pool(np.maximum(problem.M @ u, 0.0)), float(np.linalg.norm(u))
+            F_new = F + np.outer(h - H[:, i], heads[i]) - np.outer(H[:, j], heads[j])
+            total_new = total + cost - costs[i] - costs[j]
+            if problem.loss_value(F_new) + problem.beta * total_new <= ceiling:
+                U[i], H[:, i], costs[i], alive[j] = u, h, cost, False
+                F, total = F_new, total_new
                 positive[:, i] = np.maximum(positive[:, i], positive[:, j])
                 negative[:, i] = np.maximum(negative[:, i], negative[:, j])
-                positive, negative = np.delete(positive, j, axis=1), np.delete(negative, j, axis=1)
                 break
         else:
             i += 1
-    return Neurons(U, heads, neurons.intercept).balanced()
+    merged = Neurons(U[alive], heads[alive], neurons.intercept).balanced()
+    return merged if problem.objective(merged) <= ceiling else neurons
 
 
 def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:

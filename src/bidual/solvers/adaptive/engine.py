@@ -32,7 +32,7 @@ from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_interce
 from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start, output_scale
 from bidual.solvers.adaptive.newton import SmoothedNewton
 from bidual.solvers.adaptive.pair_gradient import PairGradient, pair_start
-from bidual.solvers.adaptive.pricing import Candidates, Pricer
+from bidual.solvers.adaptive.pricing import Candidates, Pricer, unit_rows
 from bidual.solvers.adaptive.smoothing import SmoothedLoss
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.reduce import reduce_neurons
@@ -195,9 +195,13 @@ class _Engine:
                     return step.neurons(rest)
         return neurons
 
-    def confirm(self, efforts: tuple[int, ...]) -> bool:
-        """Price the best dual point again, from ever more starts and from other families; True if the gap stands."""
+    def confirm(self, efforts: tuple[int, ...], warm: bool = False) -> bool:
+        """Price the best dual point again, from ever more starts and from other families; True if the gap stands.
+
+        A run that was given a good network to start from (``warm``) makes small rounds, until one finds nothing new.
+        """
         for effort in efforts:
+            before = self.g  # finding less than the tolerance can tell is finding nothing
             for search in (self.pricer.audit, self.pricer.strong):
                 found = search(self.V, self.neurons.U, effort, self.deadline, floor=self.g)
                 self.check_time()
@@ -209,6 +213,8 @@ class _Engine:
                     self.cuts = self.cuts.joined(more)
                     if self.gap > self.tol:
                         return False
+            if warm and self.g <= before * (1.0 + 0.02 * self.tol):
+                break
         return True
 
     def trivial(self) -> bool:
@@ -226,13 +232,17 @@ class _Engine:
         neurons = self.begin(start)
         self.offer(neurons)
         self.note()
+        warm = start is not None and len(start) > 0
+        efforts = (self.efforts[0],) * 5 if warm else self.efforts
+        if warm and self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
+            return 0, True
         delta = 0.02
         for k in range(1, max_iter + 1):
             before = self.objective
             neurons = self.move(neurons, delta)
             neurons = merged(p, neurons, 0.02 * self.gap * self.objective)
             neurons = self.correct_and_price(neurons, 4)
-            if self.gap <= self.tol and (not audit or self.confirm(self.efforts)):
+            if self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
                 return k, True
             delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.gap) else 0.4), 1e-4)
             self.sharpen()
@@ -300,6 +310,8 @@ def run(problem: Problem, options: Options) -> Solution:
     deadline = np.inf if options.time_limit is None else began + options.time_limit
     rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
     engine = _Engine(problem, options.tol, deadline, rng, options.verbose)
+    if options.directions is not None:
+        engine.pricer.pool = unit_rows(options.directions @ problem.basis)
     n_iter, converged, status = 0, False, "stopped at time_limit"
     try:
         # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
@@ -314,16 +326,14 @@ def run(problem: Problem, options: Options) -> Solution:
         engine.narrow(options.max_neurons)
         status = f"limited to max_neurons={options.max_neurons}"
     neurons = replace(engine.neurons, U=engine.neurons.U @ problem.basis.T)
-    neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
-    bound, method, proven = (
-        engine.dual,
-        "local search, audited" if options.audit and converged else "local search",
-        None,
-    )
+    with threadpool_limits(1, user_api="blas"):
+        neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
+    bound, proven = engine.dual, None
+    method = "local search, audited" if options.audit and converged else "local search"
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
     if patterns is not None:
         proven = certify_patterns(problem, patterns, engine.V)
-        # With several outputs the proven bound may be far below what local search says.
+        # With several outputs the proven bound is the weaker, spectral one: worth having if it closes the gap.
         if problem.n_outputs == 1 or relative_gap(engine.objective, proven.value) <= options.tol:
             bound, method = proven, f"all {len(patterns)} activation patterns"
     engine.history.append(
@@ -339,4 +349,5 @@ def run(problem: Problem, options: Options) -> Solution:
         n_iter=max(1, n_iter),
         n_patterns=None if patterns is None else len(patterns),
         history=engine.history,
+        directions=engine.pricer.pool @ problem.basis.T,
     )

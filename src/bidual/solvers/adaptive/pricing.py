@@ -74,14 +74,13 @@ class Candidates:
     def distinct(self, limit: int, cosine: float = 0.999) -> Candidates:
         """The best ``limit`` candidates of which no two are nearly the same neuron."""
         kept: list[int] = []
-        likeness = (self.directions @ self.directions.T) * (self.outputs @ self.outputs.T)
         fresh = np.ones(len(self), dtype=bool)
         for i in range(len(self)):
             if len(kept) == limit:
                 break
-            if fresh[i]:
+            if fresh[i]:  # few are: the whole matrix of likenesses would cost more
                 kept.append(i)
-                fresh &= likeness[i] < cosine
+                fresh &= (self.directions @ self.directions[i]) * (self.outputs @ self.outputs[i]) < cosine
         return self.take(np.array(kept, dtype=np.int64))
 
 

@@ -1,0 +1,274 @@
+"""Estimators that choose their weight decay by cross-validation."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_sample_weight
+
+from bidual._typing import Array, BoolArray, FloatArray
+from bidual.architectures import Architecture
+from bidual.estimators.base import BaseReLU
+from bidual.estimators.classifier import ReLUClassifier
+from bidual.estimators.regressor import ReLURegressor
+from bidual.losses import Loss
+from bidual.paths import beta_grid, fixed_seed, trace
+
+#: Parameters of the cross-validation itself; the others are those of the plain estimator.
+_OWN = ("betas", "n_betas", "beta_min_ratio", "cv", "scoring", "n_jobs", "one_standard_error")
+
+
+class CrossValidated(BaseReLU):
+    """The search for beta, on top of a plain estimator (``_plain``) from which prediction is inherited."""
+
+    _plain: ClassVar[type[BaseReLU]]
+    beta_: float
+    betas_: FloatArray
+    scores_: FloatArray
+    mean_score_: FloatArray
+    std_score_: FloatArray
+    best_index_: int
+    converged_: BoolArray
+
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None, groups: Array | None = None) -> Self:
+        """Choose beta by cross-validation, then train on all rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,) or (n, C)
+        sample_weight : array of shape (n,) or None
+            Used in training, and in scoring by every scorer that takes weights.
+        groups : array of shape (n,) or None
+            Given to the splitter ``cv``.
+        """
+        plain = self._estimator()
+        data = plain._pose(X, y, sample_weight)  # validates everything before any work
+        betas = beta_grid(data, self.betas, self.n_betas, self.beta_min_ratio, plain.random_state)
+        X, y, groups = indexable(X, y, groups)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        splitter = check_cv(self.cv, y, classifier=isinstance(plain, ReLUClassifier))
+        scorer = check_scoring(plain, scoring=self.scoring)
+        folds = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fold)(clone(plain), X, y, weight, train, test, betas, scorer)
+            for train, test in splitter.split(X, y, groups)
+        )
+        self.betas_ = betas
+        self.scores_ = np.column_stack([scores for scores, _ in folds])
+        self.converged_ = np.column_stack([converged for _, converged in folds])
+        self._choose()
+        self._warn_of_folds()
+        plain.set_params(beta=self.beta_)._train(data.at(self.beta_))
+        self.__dict__.update({name: value for name, value in vars(plain).items() if name not in plain.get_params()})
+        return self
+
+    def _estimator(self) -> Any:
+        """The plain estimator with the parameters of this one, beta yet to be set."""
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
+        return self._plain(**{**parameters, "beta": 1.0, "random_state": fixed_seed(self.random_state)})
+
+    def _choose(self) -> None:
+        """The beta of the best mean score, or the largest one within a standard error of it."""
+        self.mean_score_, self.std_score_ = self.scores_.mean(axis=1), self.scores_.std(axis=1)
+        if not np.isfinite(self.mean_score_).any():
+            raise ValueError("no beta has a finite mean score: check scoring, and that every fold can be scored")
+        best = int(np.nanargmax(self.mean_score_))  # of equal ones the first, which has the largest beta
+        if self.one_standard_error:
+            error = self.std_score_[best] / np.sqrt(max(self.scores_.shape[1] - 1, 1))
+            best = int(np.flatnonzero(self.mean_score_ >= self.mean_score_[best] - error)[0])
+        self.best_index_, self.beta_ = best, float(self.betas_[best])
+
+    def _warn_of_folds(self) -> None:
+        missed = ~self.converged_
+        if missed.any():
+            betas = ", ".join(f"{beta:.3g}" for beta in self.betas_[missed.any(axis=1)])
+            warnings.warn(
+                f"{missed.sum()} of {missed.size} trainings in the folds ended with a gap above tol={self.tol:g}, at "
+                f"beta = {betas}: their scores are those of networks that are not proven optimal (see converged_); "
+                "raise max_iter or time_limit, or beta_min_ratio",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _fold(
+    estimator: Any,
+    X: Array,
+    y: Array,
+    weight: FloatArray | None,
+    train: Array,
+    test: Array,
+    betas: FloatArray,
+    scorer: Callable[..., float],
+) -> tuple[FloatArray, BoolArray]:
+    """Scores on ``test``, and whether the gap was reached, of the path trained on ``train``."""
+    X_train, X_test, y_train, y_test = (_safe_indexing(a, i) for a in (X, y) for i in (train, test))
+    data = estimator._pose(X_train, y_train, None if weight is None else weight[train])
+    extra = {} if weight is None or not _takes_weights(scorer) else {"sample_weight": weight[test]}
+    path = trace(data, betas, estimator.method, estimator._options())
+    scores = []
+    for point in path:
+        estimator._adopt(point)
+        scores.append(float(scorer(estimator, X_test, y_test, **extra)))
+    return np.array(scores), path.converged
+
+
+def _takes_weights(scorer: Callable[..., float]) -> bool:
+    parameters = inspect.signature(scorer).parameters.values()
+    return any(p.name == "sample_weight" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+class ReLURegressorCV(CrossValidated, ReLURegressor):
+    r"""A :class:`ReLURegressor` whose weight decay is chosen by cross-validation.
+
+    Every fold is one :func:`solution path <bidual.solution_path>` over the same betas; the one of the best mean score
+    is then trained on all rows.
+
+    Parameters
+    ----------
+    betas : array or None, default=None
+        Positive weight decays to choose from. None means ``n_betas`` of them, evenly spaced on the log scale from
+        :func:`bidual.beta_max` of all rows down to ``beta_min_ratio`` times that.
+    n_betas : int, default=20
+    beta_min_ratio : float, default=1e-3
+    cv : int, splitter or iterable of (train, test), default=5
+        As in :class:`sklearn.model_selection.GridSearchCV`.
+    scoring : str, callable or None, default=None
+        A scorer, larger is better; None is R² (accuracy for classes). It is given the sample weights if it takes them.
+    n_jobs : int or None, default=None
+        Folds trained in parallel; the result does not depend on it.
+    one_standard_error : bool, default=False
+        Choose the largest beta whose mean score is within one standard error of the best:
+        :math:`\bar s_k \ge \bar s_* - \hat\sigma_* / \sqrt K` with K folds and
+        :math:`\hat\sigma_*` the standard deviation over them (K - 1 degrees of freedom).
+    loss, architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, \
+random_state, verbose
+        As in :class:`ReLURegressor`; ``tol``, ``max_iter`` and ``time_limit`` hold for each beta of each fold.
+
+    Attributes
+    ----------
+    beta_ : float
+        The chosen weight decay.
+    betas_ : ndarray, shape (n_betas,)
+        Decreasing.
+    scores_ : ndarray, shape (n_betas, n_folds)
+    mean_score_, std_score_ : ndarray, shape (n_betas,)
+        Over the folds.
+    best_index_ : int
+        Of ``beta_`` in ``betas_``.
+    converged_ : ndarray of bool, shape (n_betas, n_folds)
+        Which trainings reached the gap ``tol``; a ``ConvergenceWarning`` says so if some did not.
+    network_, certificate_, objective_, lower_bound_, gap_, n_neurons_, n_iter_, history_
+        Of the final training, as in :class:`ReLURegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import ReLURegressorCV
+    >>> X = np.linspace(-2, 2, 24)[:, None]
+    >>> y = np.abs(X[:, 0]) + 0.1 * np.sin(40 * X[:, 0])
+    >>> est = ReLURegressorCV(n_betas=4, cv=3, tol=1e-2, random_state=0).fit(X, y)
+    >>> est.scores_.shape, bool(est.converged_.all()), bool(est.gap_ <= 1e-2)
+    ((4, 3), True, True)
+    """
+
+    _plain = ReLURegressor
+
+    def __init__(
+        self,
+        betas: Array | None = None,
+        *,
+        n_betas: int = 20,
+        beta_min_ratio: float = 1e-3,
+        cv: Any = 5,
+        scoring: str | Callable[..., float] | None = None,
+        n_jobs: int | None = None,
+        one_standard_error: bool = False,
+        loss: str | Loss = "squared",
+        architecture: str | Architecture = "two_layer",
+        activation: str = "relu",
+        method: str = "adaptive",
+        n_patterns: int | None = None,
+        bias: bool = True,
+        fit_intercept: bool = True,
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        _store(self, locals())
+
+
+class ReLUClassifierCV(CrossValidated, ReLUClassifier):
+    r"""A :class:`ReLUClassifier` whose weight decay is chosen by cross-validation.
+
+    Parameters
+    ----------
+    betas, n_betas, beta_min_ratio, cv, scoring, n_jobs, one_standard_error
+        As in :class:`ReLURegressorCV`; folds are stratified.
+    loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, \
+random_state, verbose
+        As in :class:`ReLUClassifier`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    beta_, betas_, scores_, mean_score_, std_score_, best_index_, converged_
+        As in :class:`ReLURegressorCV`.
+    network_, certificate_, objective_, lower_bound_, gap_, n_neurons_, n_iter_, history_
+        Of the final training, as in :class:`ReLUClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import ReLUClassifierCV
+    >>> X = np.linspace(-2, 2, 24)[:, None]
+    >>> y = np.where(np.abs(X[:, 0]) < 1, "inner", "outer")
+    >>> est = ReLUClassifierCV(n_betas=4, cv=3, tol=1e-2, random_state=0).fit(X, y)
+    >>> est.predict([[0.0], [1.9]]).tolist()
+    ['inner', 'outer']
+    """
+
+    _plain = ReLUClassifier
+
+    def __init__(
+        self,
+        betas: Array | None = None,
+        *,
+        n_betas: int = 20,
+        beta_min_ratio: float = 1e-3,
+        cv: Any = 5,
+        scoring: str | Callable[..., float] | None = None,
+        n_jobs: int | None = None,
+        one_standard_error: bool = False,
+        loss: str | Loss = "logistic",
+        class_weight: dict[Any, float] | str | None = None,
+        architecture: str | Architecture = "two_layer",
+        activation: str = "relu",
+        method: str = "adaptive",
+        n_patterns: int | None = None,
+        bias: bool = True,
+        fit_intercept: bool = True,
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        _store(self, locals())
+
+
+def _store(estimator: Any, parameters: dict[str, Any]) -> None:
+    """Keep the arguments of ``__init__`` as they are."""
+    estimator.__dict__.update({k: v for k, v in parameters.items() if k not in ("self", "__class__")})

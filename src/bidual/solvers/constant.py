@@ -1,0 +1,81 @@
+r"""The network without neurons, and the weight decay from which on it is optimal.
+
+The best constant b has the dual point :math:`V = -\nabla L(1 b^T)`, and by the dual constraint (003 Theorem 6) no
+neuron improves on it as soon as
+
+.. math:: \beta \ge \beta_{\max} = \max_{\|u\| \le 1} \| (A^T V)^T (M u)_+ \|_2 .
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from bidual._typing import FloatArray
+from bidual.arrangements import Patterns, few_patterns
+from bidual.certificates import lower_bound, pattern_bound
+from bidual.problem import Neurons, Problem
+from bidual.solvers.adaptive.corrective import fit_intercept
+from bidual.solvers.adaptive.engine import PROOF_PATTERNS
+from bidual.solvers.adaptive.pricing import Pricer
+from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.solvers.conic import FiniteProgram
+
+#: Starts of each family in the search for the most violating neuron.
+_EFFORT = 128
+
+
+def solve_constant(problem: Problem, options: Options) -> Solution:
+    r"""The network without neurons; the ``oracle_value`` of its bound is :math:`\beta_{\max}`.
+
+    With one output and few activation patterns that is the maximum over all of them, proven; else it is the largest
+    value that local search has found. A loss with kinks has many dual points at the best constant, of which the conic
+    solver picks one: the value is then an upper bound on the smallest such beta.
+    """
+    began = time.perf_counter()
+    b, V = _best_constant(problem)
+    V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
+    patterns = few_patterns(problem.M, PROOF_PATTERNS) if problem.n_outputs == 1 else None
+    if patterns is not None:
+        value, bound = pattern_bound(problem, patterns, V)
+        method = f"all {len(patterns)} activation patterns"
+    else:
+        value = bound = _search(problem, V, options.random_state)
+        method = "local search, audited"
+    neurons = Neurons.none(problem.M.shape[1], b)
+    dual = lower_bound(problem, V, value, bound)
+    return Solution(
+        neurons=neurons,
+        bound=dual,
+        scope="global",
+        rigorous=patterns is not None,
+        method=method,
+        status="the network without neurons",
+        n_iter=1,
+        n_patterns=None if patterns is None else len(patterns),
+        history=[HistoryEntry(time.perf_counter() - began, problem.objective(neurons), dual.value, 0)],
+    )
+
+
+def _best_constant(problem: Problem) -> tuple[FloatArray, FloatArray]:
+    """The best constant output and a dual point there."""
+    loss, Y, w = problem.loss, problem.Y, problem.w
+    if loss.smooth:
+        b = fit_intercept(problem, loss)
+        return b, -loss.gradient(np.zeros_like(Y) + b, Y, w)
+    form = loss.cone_form(Y, w)
+    if form is None:
+        raise ValueError(f"beta_max needs a smooth loss or one with a cone form, which {loss!r} is not: give betas")
+    N = len(problem.M)
+    none = Patterns(np.zeros((0, N), dtype=bool), np.zeros((0, problem.M.shape[1])), complete=False)
+    result = FiniteProgram(problem, none).solve(form)
+    return result.intercept, result.V
+
+
+def _search(problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+    """The largest value of the dual constraint at ``V`` that local search finds."""
+    pricer = Pricer(problem, np.random.default_rng(check_random_state(random_state).randint(2**31)))
+    found = pricer.strong(V, np.zeros((0, problem.reduced.shape[1])), _EFFORT)
+    return max(found.best, pricer.audit(V, found.directions[:_EFFORT], _EFFORT, floor=found.best).best)

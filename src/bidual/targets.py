@@ -1,0 +1,32 @@
+"""From the targets of the user to the arrays that losses work on."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from bidual._typing import Array, FloatArray
+from bidual.losses import Logistic, Loss, Softmax, Squared, encode_classes
+
+
+def encode_labels(loss: Loss, y: Array) -> tuple[Loss, Array, FloatArray]:
+    """Labels of any type: the loss as it acts on so many classes, the classes, and the encoded targets ``(n, C)``."""
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]!r}): a classifier needs at least two classes in the training data"
+        )
+    loss = classification_loss(loss, len(classes))
+    return loss, classes, encode_classes(loss, codes, len(classes))
+
+
+def classification_loss(loss: Loss, n_classes: int) -> Loss:
+    """The loss as it acts on this many classes."""
+    if n_classes > 2 and type(loss) is Logistic:
+        return Softmax()
+    if n_classes == 2 and type(loss) is Softmax:
+        return Logistic()  # the same model with one output instead of two, which is cheaper
+    if loss.classification or type(loss) is Squared:
+        return loss
+    raise ValueError(f"the loss {loss.name!r} is for numbers: use ReLURegressor, or a classification loss")
