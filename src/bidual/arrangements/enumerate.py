@@ -195,9 +195,12 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
         return _arcs(normals)
     if m == r:  # independent rows: every combination of signs is a cell, bounded by all of them
         signs = (np.arange(2**m)[:, None] >> np.arange(m)) % 2 == 1
-        witnesses = np.linalg.solve(normals, np.where(signs, 1.0, -1.0).T).T
-        witnesses /= np.linalg.norm(witnesses, axis=1, keepdims=True)
-        return signs, witnesses, (m * np.arange(2**m + 1), np.tile(np.arange(m), 2**m))
+        corners = np.linalg.solve(normals, np.where(signs, 1.0, -1.0).T).T
+        return (
+            signs,
+            corners / np.linalg.norm(corners, axis=1, keepdims=True),
+            (m * np.arange(2**m + 1), np.tile(np.arange(m), 2**m)),
+        )
     found_signs: list[Array] = []
     found_witnesses: list[FloatArray] = []
     found_facet: list[IntArray] = []
