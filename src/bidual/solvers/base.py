@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bidual.arrangements import Patterns
 from bidual.certificates import DualBound
-from bidual.problem import Neurons, Problem
+from bidual.problem import GatedNeurons, Neurons, Problem
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Options:
     time_limit: float | None = None
     n_patterns: int | None = None
     random_state: int | np.random.RandomState | None = None
-    start: Neurons | None = None
+    start: Neurons | GatedNeurons | None = None
+    gates: Patterns | None = None  # of a gated network; None: drawn at random
     verbose: int = 0
 
 
@@ -40,7 +42,7 @@ class Solution:
 
     Attributes
     ----------
-    neurons : Neurons
+    neurons : Neurons or GatedNeurons
     bound : DualBound
         Lower bound on the optimum of ``scope``.
     scope : str
@@ -52,7 +54,7 @@ class Solution:
         Why the solver stopped, in words.
     """
 
-    neurons: Neurons
+    neurons: Neurons | GatedNeurons
     bound: DualBound
     scope: str
     rigorous: bool

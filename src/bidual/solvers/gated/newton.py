@@ -1,0 +1,224 @@
+r"""The linear system of one Newton step.
+
+The outputs F of a proximal step solve :math:`F = K \, \mathrm{prox}(W^k - \sigma K^T \nabla L(F)) + 1 b(F)^T`. With
+the curvature :math:`H = E E^T` of the loss and the derivative J of the prox, a Newton step reads
+
+.. math:: (I + \sigma B H)\, \Delta = -R, \qquad B = K J K^T + \rho \, 1 1^T,
+
+that is :math:`(I + \sigma E^T B E) u = -E^T R` and :math:`\Delta = -R - \sigma B E u`: symmetric, positive definite, no
+inverse of a curvature that may vanish, and of the size of the outputs, however many gates there are. It is solved by
+conjugate gradients. The preconditioner is a Cholesky factor in single precision. For dense layers its matrix is cheap:
+
+.. math:: \sum_i s_i D_i M M^T D_i = (D^T \mathrm{diag}(s) D) \circ (M M^T).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sl
+
+from bidual._typing import Array, FloatArray
+from bidual.problem import Problem
+from bidual.solvers.gated.design import GatedDesign
+
+#: Largest system that is factorised.
+LARGEST = 4000
+#: Iterations of conjugate gradients: any of them gives a descent direction.
+MAX_CG = 200
+
+#: From a vector of outputs ``(n, C)`` to another one.
+Operator = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Prox:
+    r"""The prox of :math:`\sigma \beta \sum_i \|W_i\|_F` at Z, and its derivative.
+
+    On blocks that stay, with :math:`s = 1 - \sigma\beta / \|Z_i\|` and :math:`\hat z = Z_i / \|Z_i\|`, the value is
+    :math:`s Z_i` and the derivative :math:`J_i = s I + (1 - s) \hat z \hat z^T`; elsewhere both are zero.
+    """
+
+    value: FloatArray
+    active: Array
+    shrink: FloatArray
+    direction: FloatArray
+    norms: FloatArray
+
+    @classmethod
+    def at(cls, Z: FloatArray, threshold: float) -> Prox:
+        """The prox of ``threshold * sum of norms``."""
+        norms = np.sqrt(np.einsum("prc,prc->p", Z, Z))
+        active = np.flatnonzero(norms > threshold)
+        shrink = 1.0 - threshold / norms[active]
+        value = np.zeros_like(Z)
+        value[active] = shrink[:, None, None] * Z[active]
+        return cls(value, active, shrink, Z[active] / norms[active, None, None], np.maximum(norms - threshold, 0.0))
+
+    def derivative(self, Y: FloatArray) -> FloatArray:
+        """``J Y`` on the active blocks."""
+        along = np.einsum("prc,prc->p", self.direction, Y) * (1.0 - self.shrink)
+        return self.shrink[:, None, None] * Y + along[:, None, None] * self.direction
+
+
+def newton_direction(
+    problem: Problem, design: GatedDesign, prox: Prox, F: FloatArray, R: FloatArray, sigma: float, rho: float
+) -> FloatArray:
+    r"""The step :math:`\Delta` of the outputs; ``rho`` is zero without an intercept."""
+    active = design.take(prox.active)
+    root, root_t, scale = _curvature_root(problem, F)
+
+    def B(V: FloatArray) -> FloatArray:
+        result = active.outputs(prox.derivative(active.correlations(V)))
+        return result + rho * V.sum(axis=0) if rho else result
+
+    def system(u: FloatArray) -> FloatArray:
+        return u + sigma * root_t(B(root(u)))
+
+    precondition = _preconditioner(problem, active, prox, scale, sigma, rho)
+    u = _conjugate_gradients(system, -root_t(R), precondition, tol=1e-3)
+    return -R - sigma * B(root(u))
+
+
+def _curvature_root(problem: Problem, F: FloatArray) -> tuple[Operator, Operator, FloatArray]:
+    """``E`` and its transpose with ``E E^T = H``, and the root mean square of E over each row of outputs, ``(n,)``."""
+    loss, Y, w = problem.loss, problem.Y, problem.w
+    C = F.shape[1]
+    if not loss.coupled:
+        diagonal = np.sqrt(np.maximum(loss.curvature(F, Y, w), 0.0))
+        return (lambda u: diagonal * u), (lambda u: diagonal * u), np.sqrt((diagonal**2).mean(axis=1))
+    hessians = loss.row_hessians(F, Y)
+    trace = np.maximum(np.trace(hessians, axis1=1, axis2=2), np.finfo(float).tiny)
+    # Hessians of coupled rows are singular: a shift lost in the preconditioner makes them factorisable.
+    E = np.linalg.cholesky(hessians + (1e-9 * trace)[:, None, None] * np.eye(C) + 1e-30 * np.eye(C))
+    E *= np.sqrt(w)[:, None, None]
+    return (
+        lambda u: np.einsum("nab,nb->na", E, u),
+        lambda u: np.einsum("nab,na->nb", E, u),
+        np.sqrt(w * trace / C),
+    )
+
+
+def _preconditioner(
+    problem: Problem, active: GatedDesign, prox: Prox, scale: FloatArray, sigma: float, rho: float
+) -> Operator:
+    """The inverse of the system with the curvature ``scale**2`` for all outputs of a row; exact for one output."""
+    n, C = problem.Y.shape
+    base = _base_solver(problem, active, prox, scale.astype(np.float32), sigma, rho)
+    if base is None:
+        return lambda r: r
+    if C == 1 or not len(active):
+        return lambda r: base(r.astype(np.float32)).astype(np.float64)
+    # Along a block's direction the prox does not shrink: one rank more for each block, by Woodbury's formula.
+    along = np.einsum("nr,prc->pnc", active.rows, prox.direction) * active.active[:, :, None]
+    if problem.A is not None:
+        along = np.stack([problem.pool(block) for block in along])
+    along = along * (np.sqrt(sigma * (1.0 - prox.shrink))[:, None, None] * scale[:, None])
+    U = np.ascontiguousarray(along.transpose(1, 2, 0)).reshape(n, -1)  # (n, C S)
+    solved = base(U.astype(np.float32)).astype(np.float64).reshape(n * C, -1)
+    U = U.reshape(n * C, -1)
+    inner = U.T @ solved
+    inner = 0.5 * (inner + inner.T) + np.eye(len(inner))
+    try:
+        factor = sl.cho_factor(inner, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return lambda r: base(r.astype(np.float32)).astype(np.float64)
+
+    def apply(r: FloatArray) -> FloatArray:
+        y = base(r.astype(np.float32)).astype(np.float64)
+        return y - (solved @ sl.cho_solve(factor, U.T @ y.ravel(), check_finite=False)).reshape(n, C)
+
+    # U^T N^-1 r uses solved^T r = U^T (N^-1 r): the base inverse is symmetric.
+    return apply
+
+
+def _base_solver(
+    problem: Problem, active: GatedDesign, prox: Prox, scale: Array, sigma: float, rho: float
+) -> Callable[[Array], Array] | None:
+    """Inverse of ``I + sigma scale (sum_i s_i K_i K_i^T + rho 11^T) scale``, with J in place of s for one output.
+
+    None if neither the rows nor the coordinates of the active gates are few enough.
+    """
+    n, C = problem.Y.shape
+    k = len(active) * active.rows.shape[1]
+    by_rows = float(n) ** 2 * (2 * len(active) + n / 3) if problem.A is None and n <= LARGEST else np.inf
+    by_gates = float(k) ** 2 * (n + k / 3) if k <= LARGEST else np.inf
+    if not np.isfinite(min(by_rows, by_gates)):
+        return None
+    return (_by_rows if by_rows <= by_gates else _by_gates)(problem, active, prox, scale, sigma, rho)
+
+
+def _by_rows(
+    problem: Problem, active: GatedDesign, prox: Prox, scale: Array, sigma: float, rho: float
+) -> Callable[[Array], Array] | None:
+    D = active.gates(np.float32)
+    rows = active.rows.astype(np.float32)
+    S = (D * prox.shrink.astype(np.float32)[:, None]).T @ D
+    S *= rows @ rows.T
+    if problem.n_outputs == 1:
+        along = (prox.direction[:, :, 0].astype(np.float32) @ rows.T) * D
+        S += (along * (1.0 - prox.shrink).astype(np.float32)[:, None]).T @ along
+    S += np.float32(rho)
+    left = np.float32(np.sqrt(sigma)) * scale
+    S *= left[:, None]
+    S *= left
+    return _inverse(S)
+
+
+def _by_gates(
+    problem: Problem, active: GatedDesign, prox: Prox, scale: Array, sigma: float, rho: float
+) -> Callable[[Array], Array] | None:
+    P, N = active.active.shape
+    rows = active.rows.astype(np.float32)
+    r = rows.shape[1]
+    blocks = active.gates(np.float32).T[:, :, None] * rows[:, None, :]  # (N, S, r)
+    root = np.sqrt(prox.shrink).astype(np.float32)[:, None]
+    if problem.n_outputs == 1:
+        direction = prox.direction[:, :, 0].astype(np.float32)
+        along = np.einsum("npr,pr->np", blocks, direction)
+        blocks = root * blocks + along[:, :, None] * ((1 - root) * direction)
+    else:
+        blocks = root * blocks
+    G = blocks.reshape(N, P * r)
+    if problem.A is not None:
+        G = np.asarray(problem.A @ G, dtype=np.float32)
+    if rho:
+        G = np.column_stack([G, np.full(len(G), np.sqrt(rho), dtype=np.float32)])
+    G = G * (np.float32(np.sqrt(sigma)) * scale)[:, None]
+    inner = _inverse(G.T @ G)
+    return None if inner is None else lambda v: v - G @ inner(G.T @ v)
+
+
+def _inverse(S: Array) -> Callable[[Array], Array] | None:
+    """``(I + S)^-1`` by a Cholesky factor; S is overwritten."""
+    diagonal = np.diagonal(S) + np.float32(1.0)
+    jitter = np.float32(0.0)
+    for _ in range(3):  # single precision may lose the definiteness of an ill-conditioned matrix
+        S.flat[:: len(S) + 1] = diagonal * (1 + jitter)
+        factor, info = sl.lapack.spotrf(S, lower=1, clean=0)
+        if info == 0:
+            return lambda v: sl.cho_solve((factor, True), v, check_finite=False)
+        jitter = max(np.float32(1e-5), 30 * jitter)
+    return None
+
+
+def _conjugate_gradients(system: Operator, b: FloatArray, precondition: Operator, tol: float) -> FloatArray:
+    """Solve ``system(x) = b`` to a relative residual of ``tol`` in the norm of the preconditioner."""
+    x = np.zeros_like(b)
+    r = b
+    z = precondition(r)
+    p = z
+    rz = first = float((r * z).sum())
+    for _ in range(MAX_CG):
+        if not rz > tol**2 * first:
+            break
+        q = system(p)
+        alpha = rz / float((p * q).sum())
+        x = x + alpha * p
+        r = r - alpha * q
+        z = precondition(r)
+        rz, previous = float((r * z).sum()), rz
+        p = z + (rz / previous) * p
+    return x
