@@ -13,7 +13,6 @@ Solvers therefore always see features of mean square norm one and targets of mea
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -22,8 +21,6 @@ from bidual.certificates import DualBound
 from bidual.losses import Loss
 from bidual.problem import GatedNeurons, Neurons, Problem
 from bidual.solvers.base import Solution
-
-AnyNeurons = TypeVar("AnyNeurons", Neurons, GatedNeurons)
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Units:
             beta=problem.beta * self.outputs ** (1 - self.power) / self.inputs,
         )
 
-    def normalise_neurons(self, neurons: AnyNeurons) -> AnyNeurons:
+    def normalise_neurons(self, neurons: Neurons | GatedNeurons) -> Neurons | GatedNeurons:
         """Neurons of the original problem in these units."""
         return neurons.in_units(1.0 / self.inputs, 1.0 / self.outputs, -self.shift / self.outputs)
 

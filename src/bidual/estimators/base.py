@@ -14,15 +14,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bidual._typing import Array, FloatArray
-from bidual.architectures import Architecture, get_architecture
+from bidual.architectures import Architecture, Lift, get_architecture
+from bidual.arrangements import Patterns
 from bidual.certificates import Certificate
+from bidual.estimators.activations import ACTIVATIONS
 from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
-from bidual.solvers import METHODS, HistoryEntry, Options, Solution
+from bidual.solvers import METHODS, HistoryEntry, Options, Solution, gates_of
 from bidual.units import Units
-
-ACTIVATIONS = ("relu",)
 
 
 class BaseReLU(BaseEstimator):
@@ -42,6 +42,7 @@ class BaseReLU(BaseEstimator):
         activation: str,
         method: str,
         n_patterns: int | None,
+        gates: Array | Network | BaseReLU | None,
         bias: bool,
         fit_intercept: bool,
         tol: float,
@@ -57,6 +58,7 @@ class BaseReLU(BaseEstimator):
         self.activation = activation
         self.method = method
         self.n_patterns = n_patterns
+        self.gates = gates
         self.bias = bias
         self.fit_intercept = fit_intercept
         self.tol = tol
@@ -104,6 +106,7 @@ class BaseReLU(BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         X, Y, w = distinct_rows(X, Y, sample_weight)
+        activation = ACTIVATIONS[self.activation]
         lift = get_architecture(self.architecture).lift(X, bias=self.bias)
         problem = Problem(
             M=lift.M,
@@ -119,7 +122,7 @@ class BaseReLU(BaseEstimator):
         units = Units.of(problem)
         start = None
         if self.warm_start and hasattr(self, "network_"):
-            start = units.normalise_neurons(lift.neurons(self.network_))
+            start = units.normalise_neurons(activation.neurons(lift, self.network_))
         options = Options(
             tol=self.tol,
             max_iter=self.max_iter,
@@ -127,17 +130,28 @@ class BaseReLU(BaseEstimator):
             n_patterns=self.n_patterns,
             random_state=self.random_state,
             start=start,
+            gates=self._gates(lift),
             verbose=int(self.verbose),
         )
-        solution = units.restore(METHODS[self.method](units.normalise(problem), options))
+        solution = units.restore(activation.solver(self.method)(units.normalise(problem), options))
         self.loss_ = loss
-        self.network_ = lift.recover(solution.neurons)
+        self.network_ = activation.recover(lift, solution.neurons)
         self.n_iter_ = solution.n_iter
         self.certificate_ = self._certify(problem, solution, X, began)
         self.history_ = [*solution.history[:-1], self._last_entry(solution)]
         self._warn(solution)
         if self.verbose:
             print(self.certificate_, flush=True)
+
+    def _gates(self, lift: Lift) -> Patterns | None:
+        """The gates the user gave, on the data as they are: scaling could move a row across a gate it touches."""
+        if self.gates is None:
+            return None
+        source = self.gates
+        if isinstance(source, BaseReLU):
+            check_is_fitted(source, "network_")
+            source = source.network_
+        return gates_of(lift.M, lift.gates(source))
 
     def _certify(self, problem: Problem, solution: Solution, X: FloatArray, began: float) -> Certificate:
         """The certificate of the network as returned, its objective evaluated from scratch."""
@@ -146,7 +160,7 @@ class BaseReLU(BaseEstimator):
         # An exact fit is judged with a tolerance and may undercut the optimum by as much. (A network trained on some
         # patterns may beat all networks on these patterns: merging neurons can lead out of them.)
         allowed = (1e-6 if problem.loss.finite else 1e-3) * abs(objective) + np.finfo(float).tiny
-        if solution.scope == "global" and solution.bound.value > objective + allowed:
+        if solution.rigorous and solution.bound.value > objective + allowed:
             raise RuntimeError(
                 f"contradiction: the lower bound {solution.bound.value:.9g} is above the network's objective "
                 f"{objective:.9g}. If the loss {problem.loss!r} is your own, check its gradient and conjugate; "
@@ -193,6 +207,8 @@ class BaseReLU(BaseEstimator):
             raise ValueError(f"unknown method {self.method!r}: use one of {', '.join(map(repr, METHODS))}")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {self.activation!r}: use one of {', '.join(map(repr, ACTIVATIONS))}")
+        if self.gates is not None and not ACTIVATIONS[self.activation].gated:
+            raise ValueError(f"gates are for activation='gated'; activation={self.activation!r} has none")
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")

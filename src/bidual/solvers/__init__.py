@@ -5,6 +5,7 @@ from __future__ import annotations
 from bidual.solvers.base import HistoryEntry, Method, Options, Solution
 from bidual.solvers.conic import FiniteProgram, InfeasibleError
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
+from bidual.solvers.gated import gates_of, solve_gated
 
 METHODS: dict[str, Method] = {"exact": solve_exact, "sampled": solve_sampled}
 
@@ -16,7 +17,9 @@ __all__ = [
     "Method",
     "Options",
     "Solution",
+    "gates_of",
     "solve_exact",
     "solve_finite",
+    "solve_gated",
     "solve_sampled",
 ]

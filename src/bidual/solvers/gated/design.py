@@ -56,7 +56,7 @@ class GatedDesign:
 
     def correlations(self, V: FloatArray) -> FloatArray:
         """``M^T D_i A^T V`` for all gates, ``(P, r, C)``."""
-        return (self.gates() @ self._weighted(V, np.float64)).reshape(len(self), -1, V.shape[1])
+        return (self.gates() @ self._weighted(V, np.float64)).reshape(len(self), self.rows.shape[1], V.shape[1])
 
     def norms(self, V: FloatArray, dtype: type = np.float64) -> FloatArray:
         r""":math:`\|M^T D_i A^T V\|_F` for all gates, a block of gates at a time: the dual constraint.
@@ -67,7 +67,7 @@ class GatedDesign:
         result = np.empty(len(self))
         step = max(1, BLOCK // max(1, self.active.shape[1]))
         for start in range(0, len(self), step):
-            block = self.active[start : start + step].astype(dtype) @ weighted
+            block: Array = self.active[start : start + step].astype(dtype) @ weighted
             result[start : start + step] = np.sqrt(np.einsum("ij,ij->i", block, block))
         return result
 

@@ -141,10 +141,12 @@ def _base_solver(
 
     None if neither the rows nor the coordinates of the active gates are few enough.
     """
-    n, C = problem.Y.shape
+    n = len(problem.Y)
     k = len(active) * active.rows.shape[1]
     by_rows = float(n) ** 2 * (2 * len(active) + n / 3) if problem.A is None and n <= LARGEST else np.inf
     by_gates = float(k) ** 2 * (n + k / 3) if k <= LARGEST else np.inf
+    if not k and not rho:
+        return lambda v: v
     if not np.isfinite(min(by_rows, by_gates)):
         return None
     return (_by_rows if by_rows <= by_gates else _by_gates)(problem, active, prox, scale, sigma, rho)

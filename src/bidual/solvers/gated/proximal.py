@@ -107,9 +107,7 @@ class ProximalStep:
             if gap <= max(0.1 * moved, tol) or count == MAX_NEWTON or stop():
                 break
             R = dual.F - outputs
-            direction = newton_direction(
-                self.problem, self.design, dual.prox, dual.F, R, self.sigma, self.rho
-            )
+            direction = newton_direction(self.problem, self.design, dual.prox, dual.F, R, self.sigma, self.rho)
             improved = self._search(dual, direction, self._slope(dual.F, R, direction))
             if improved is None:  # no decrease in floating point
                 break

@@ -54,7 +54,7 @@ def solve_gated(problem: Problem, options: Options) -> Solution:
     if not problem.loss.smooth:
         smooth = ", ".join(sorted(repr(name) for name, loss in LOSSES.items() if loss.smooth))
         raise ValueError(
-            f"activation='gated' needs a smooth loss and beta > 0, and {problem.loss.name!r} is not smooth: use {smooth}"
+            f"activation='gated' needs a smooth loss and beta > 0; {problem.loss.name!r} is not smooth: use {smooth}"
         )
     start = options.start if isinstance(options.start, GatedNeurons) else None
     patterns = _gates(problem, options, start)
@@ -91,20 +91,25 @@ def best_intercept(problem: Problem, F: FloatArray, intercept: FloatArray) -> Fl
     """The intercept that minimises the loss of ``F`` plus it, by Newton steps from ``intercept``."""
     loss, Y, w = problem.loss, problem.Y, problem.w
     value = problem.loss_value(F + intercept)
-    floor = 1e-8 * min(loss.lipschitz, 1.0) * np.eye(len(intercept))
-    for _ in range(50):
+    for _ in range(100):
         gradient = loss.gradient(F + intercept, Y, w).sum(axis=0)
-        hessian = np.einsum("n,nab->ab", w, loss.row_hessians(F + intercept, Y)) + floor
-        step = np.linalg.solve(hessian, -gradient)
-        slope, length = float(gradient @ step), 1.0
+        hessian = np.einsum("n,nab->ab", w, loss.row_hessians(F + intercept, Y))
+        for damping in (1e-10, 1e-4, 1e-2, 1.0):  # the last one always decreases the loss
+            step = np.linalg.solve(hessian + damping * _lipschitz(problem) * np.eye(len(intercept)), -gradient)
+            trial, slope = problem.loss_value(F + intercept + step), float(gradient @ step)
+            if trial <= value + 1e-4 * slope:
+                break
+        else:
+            break
+        intercept, value = intercept + step, trial
         if -slope <= 1e-15 * abs(value):
             break
-        while (trial := problem.loss_value(F + intercept + length * step)) > value + 1e-4 * length * slope:
-            length /= 2
-            if length < 1e-8:
-                return intercept
-        intercept, value = intercept + length * step, trial
     return intercept
+
+
+def _lipschitz(problem: Problem) -> float:
+    """Largest curvature of the loss; one where a loss of the user's does not say."""
+    return problem.loss.lipschitz if np.isfinite(problem.loss.lipschitz) else 1.0
 
 
 @dataclass
@@ -127,7 +132,7 @@ class _Path:
         self.working: IntArray = np.zeros(0, dtype=np.int64)
         self.rho = RHO * float(problem.w @ problem.pool((problem.reduced**2).sum(axis=1))) * problem.fit_intercept
         mean_square = float(np.mean(problem.row_norms**2)) or 1.0
-        self.sigma = LENGTH / (mean_square * problem.loss.lipschitz)
+        self.sigma = LENGTH / (mean_square * _lipschitz(problem))
         self.best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
         self.target = 0.5 * self.options.tol
 
@@ -157,8 +162,8 @@ class _Path:
         stalled = 0
         while True:
             exact = final and gap <= max(SINGLE, 10 * target)
-            norms = self.design.norms(self._V(), np.float64 if exact else np.float32)
-            gap = relative_gap(self.point.objective, self._bound(beta, norms, exact))
+            norms, bound = self._price(beta, exact)
+            gap = relative_gap(self.point.objective, bound)
             if final:
                 self._record()
             if gap <= target and (exact or not final):
@@ -235,16 +240,20 @@ class _Path:
         penalty = float(np.sqrt((self.point.W**2).sum(axis=(1, 2))).sum())
         return self.problem.loss_value(self._outputs()) + beta * penalty
 
-    def _bound(self, beta: float, norms: FloatArray, exact: bool) -> float:
-        """Lower bound at the current V: quick where it only steers, with all rounding accounted for if ``exact``."""
+    def _price(self, beta: float, exact: bool) -> tuple[FloatArray, float]:
+        """The dual constraint of all gates at the current V, and the lower bound that follows.
+
+        Quick where it only steers; with all rounding accounted for if ``exact``.
+        """
         problem = self.problem
         V = problem.loss.dual_point(self._V(), problem.Y, problem.w, centred=problem.fit_intercept)
+        norms = self.design.norms(V, np.float64 if exact else np.float32)
+        worst = float(norms.max(initial=0.0))
         if not exact:
-            return problem.dual_value(min(1.0, beta / max(float(norms.max(initial=0.0)), 1e-300)) * V)
-        worst = float(self.design.norms(V).max(initial=0.0))
+            return norms, problem.dual_value(min(1.0, beta / max(worst, 1e-300)) * V)
         bound = lower_bound(problem, V, worst, worst + slack(problem, self.patterns, V))
         self.best = max(self.best, bound, key=lambda b: b.value)
-        return self.best.value
+        return norms, self.best.value
 
     # ---- reports -------------------------------------------------------------------------------
 
@@ -277,11 +286,10 @@ class _Path:
             intercept = best_intercept(problem, outputs - intercept, intercept)
         self.point = replace(self.point, intercept=intercept, objective=np.inf)
         self.point = replace(self.point, objective=self._objective(problem.beta))
-        norms = np.zeros(0)
-        self._bound(problem.beta, norms, exact=True)
-        if self.point.n_newton or not self.history:  # the gradient at the network itself may do better
-            self.point = replace(self.point, F=self._outputs())
-            self._bound(problem.beta, norms, exact=True)
+        if relative_gap(self.point.objective, self.best.value) > self.target:
+            self._price(problem.beta, exact=True)
+            self.point = replace(self.point, F=self._outputs())  # the gradient at the network itself may do better
+            self._price(problem.beta, exact=True)
         self._record()
         W = self.point.W
         if problem.reduced is not problem.M:
