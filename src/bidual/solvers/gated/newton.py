@@ -1,11 +1,11 @@
 r"""The linear system of one Newton step.
 
 The outputs F of a proximal step solve :math:`F = K \, \mathrm{prox}(W^k - \sigma K^T \nabla L(F)) + 1 b(F)^T`. With
-the curvature :math:`H = E E^T` of the loss and the derivative J of the prox, a Newton step reads
+the curvature :math:`H = E^2` of the loss and the derivative J of the prox, a Newton step reads
 
 .. math:: (I + \sigma B H)\, \Delta = -R, \qquad B = K J K^T + \rho \, 1 1^T,
 
-that is :math:`(I + \sigma E^T B E) u = -E^T R` and :math:`\Delta = -R - \sigma B E u`: symmetric, positive definite, no
+that is :math:`(I + \sigma E B E) u = -E R` and :math:`\Delta = -R - \sigma B E u`: symmetric, positive definite, no
 inverse of a curvature that may vanish, and of the size of the outputs, however many gates there are. It is solved by
 conjugate gradients. The preconditioner is a Cholesky factor in single precision. For dense layers its matrix is cheap:
 
@@ -26,6 +26,8 @@ from bidual.solvers.gated.design import GatedDesign
 
 #: Largest system that is factorised.
 LARGEST = 4000
+#: The same for the outputs of all rows together, which takes longer to build.
+LARGEST_COUPLED = 2000
 #: Iterations of conjugate gradients: any of them gives a descent direction.
 MAX_CG = 200
 
@@ -68,70 +70,117 @@ def newton_direction(
 ) -> FloatArray:
     r"""The step :math:`\Delta` of the outputs; ``rho`` is zero without an intercept."""
     active = design.take(prox.active)
-    root, root_t, scale = _curvature_root(problem, F)
+    E = _curvature_root(problem, F)
 
     def B(V: FloatArray) -> FloatArray:
         result = active.outputs(prox.derivative(active.correlations(V)))
         return result + rho * V.sum(axis=0) if rho else result
 
     def system(u: FloatArray) -> FloatArray:
-        return u + sigma * root_t(B(root(u)))
+        return u + sigma * _times(E, B(_times(E, u)))
 
-    precondition = _preconditioner(problem, active, prox, scale, sigma, rho)
-    u = _conjugate_gradients(system, -root_t(R), precondition, tol=1e-3)
-    return -R - sigma * B(root(u))
+    precondition = _preconditioner(problem, active, prox, E, sigma, rho)
+    u = _conjugate_gradients(system, -_times(E, R), precondition, tol=1e-3)
+    return -R - sigma * B(_times(E, u))
 
 
-def _curvature_root(problem: Problem, F: FloatArray) -> tuple[Operator, Operator, FloatArray]:
-    """``E`` and its transpose with ``E E^T = H``, and the root mean square of E over each row of outputs, ``(n,)``."""
+def _curvature_root(problem: Problem, F: FloatArray) -> FloatArray:
+    """The symmetric root E of the curvature: its diagonal ``(n, C)``, or ``(n, C, C)`` for a coupled loss.
+
+    A symmetric root shares its null space with the curvature (equal shifts of all outputs, for softmax), which a
+    preconditioner with one number for each row respects.
+    """
     loss, Y, w = problem.loss, problem.Y, problem.w
-    C = F.shape[1]
     if not loss.coupled:
-        diagonal = np.sqrt(np.maximum(loss.curvature(F, Y, w), 0.0))
-        return (lambda u: diagonal * u), (lambda u: diagonal * u), np.sqrt((diagonal**2).mean(axis=1))
-    hessians = loss.row_hessians(F, Y)
-    trace = np.maximum(np.trace(hessians, axis1=1, axis2=2), np.finfo(float).tiny)
-    # Hessians of coupled rows are singular: a shift lost in the preconditioner makes them factorisable.
-    E = np.linalg.cholesky(hessians + (1e-9 * trace)[:, None, None] * np.eye(C) + 1e-30 * np.eye(C))
-    E *= np.sqrt(w)[:, None, None]
-    return (
-        lambda u: np.einsum("nab,nb->na", E, u),
-        lambda u: np.einsum("nab,na->nb", E, u),
-        np.sqrt(w * trace / C),
-    )
+        return np.sqrt(np.maximum(loss.curvature(F, Y, w), 0.0))
+    values, vectors = np.linalg.eigh(loss.row_hessians(F, Y))
+    roots = np.sqrt(w[:, None] * np.maximum(values, 0.0))
+    return np.einsum("nak,nk,nbk->nab", vectors, roots, vectors)
+
+
+def _times(E: FloatArray, u: FloatArray) -> FloatArray:
+    return E * u if E.ndim == 2 else np.einsum("nab,nb->na", E, u)
 
 
 def _preconditioner(
-    problem: Problem, active: GatedDesign, prox: Prox, scale: FloatArray, sigma: float, rho: float
+    problem: Problem, active: GatedDesign, prox: Prox, E: FloatArray, sigma: float, rho: float
 ) -> Operator:
-    """The inverse of the system with the curvature ``scale**2`` for all outputs of a row; exact for one output."""
+    """The inverse of the system, exact up to rounding for one output or few rows.
+
+    Otherwise that of the system with one curvature for all outputs of a row.
+    """
     n, C = problem.Y.shape
+    squares = (E**2).sum(axis=tuple(range(1, E.ndim)))
+    scale = np.sqrt(squares / (C - problem.loss.coupled))
+    if C > 1 and n * C <= LARGEST_COUPLED and problem.A is None:
+        return _in_double(_coupled_solver(active, prox, E, sigma, rho))
     base = _base_solver(problem, active, prox, scale.astype(np.float32), sigma, rho)
-    if base is None:
-        return lambda r: r
-    if C == 1 or not len(active):
-        return lambda r: base(r.astype(np.float32)).astype(np.float64)
+    if base is None or C == 1 or not len(active):
+        return _in_double(base)
     # Along a block's direction the prox does not shrink: one rank more for each block, by Woodbury's formula.
-    along = np.einsum("nr,prc->pnc", active.rows, prox.direction) * active.active[:, :, None]
-    if problem.A is not None:
-        along = np.stack([problem.pool(block) for block in along])
-    along = along * (np.sqrt(sigma * (1.0 - prox.shrink))[:, None, None] * scale[:, None])
-    U = np.ascontiguousarray(along.transpose(1, 2, 0)).reshape(n, -1)  # (n, C S)
-    solved = base(U.astype(np.float32)).astype(np.float64).reshape(n * C, -1)
-    U = U.reshape(n * C, -1)
+    along = _along(active, prox) * (np.sqrt(sigma) * scale)[:, None, None]
+    if problem.loss.coupled:
+        along -= along.mean(axis=1, keepdims=True)
+    solved = base(along.astype(np.float32).reshape(n, -1)).astype(np.float64).reshape(n * C, -1)
+    U = along.reshape(n * C, -1)
     inner = U.T @ solved
     inner = 0.5 * (inner + inner.T) + np.eye(len(inner))
     try:
         factor = sl.cho_factor(inner, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return lambda r: base(r.astype(np.float32)).astype(np.float64)
+        return _in_double(base)
 
     def apply(r: FloatArray) -> FloatArray:
         y = base(r.astype(np.float32)).astype(np.float64)
         return y - (solved @ sl.cho_solve(factor, U.T @ y.ravel(), check_finite=False)).reshape(n, C)
 
-    # U^T N^-1 r uses solved^T r = U^T (N^-1 r): the base inverse is symmetric.
     return apply
+
+
+def _in_double(solver: Callable[[Array], Array] | None) -> Operator:
+    """A solver in single precision for vectors in double; the identity if there is none."""
+    return (lambda r: r) if solver is None else lambda r: solver(r.astype(np.float32)).astype(np.float64)
+
+
+def _along(active: GatedDesign, prox: Prox) -> FloatArray:
+    r""":math:`\sqrt{1 - s_i}\, A D_i M \hat z_i` for all blocks, ``(n, C, S)``."""
+    N, S, C = len(active.rows), len(active), prox.direction.shape[2]
+    directions = prox.direction * np.sqrt(1.0 - prox.shrink)[:, None, None]
+    values = active.rows @ directions.transpose(1, 2, 0).reshape(-1, C * S)
+    values = values.reshape(N, C, S) * active.gates().T[:, None, :]
+    return active.problem.pool(values.reshape(N, C * S)).reshape(-1, C, S)
+
+
+def _kernel(active: GatedDesign, prox: Prox, rho: float) -> Array:
+    """``sum_i s_i D_i M M^T D_i + rho 11^T``."""
+    D = active.gates(np.float32)
+    rows = active.rows.astype(np.float32)
+    S = (D * prox.shrink.astype(np.float32)[:, None]).T @ D
+    S *= rows @ rows.T
+    S += np.float32(rho)
+    return S
+
+
+def _coupled_solver(
+    active: GatedDesign, prox: Prox, E: FloatArray, sigma: float, rho: float
+) -> Callable[[Array], Array] | None:
+    """The whole system of all outputs, factorised."""
+    n, C = E.shape[:2]
+    kernel = _kernel(active, prox, rho)
+    along = _along(active, prox).astype(np.float32).reshape(n * C, -1)
+    B = (along @ along.T).reshape(n, C, n, C)
+    for c in range(C):
+        B[:, c, :, c] += kernel
+    left = (np.sqrt(sigma) * E).astype(np.float32)
+    if E.ndim == 2:
+        B *= left[:, :, None, None]
+        B *= left
+    else:
+        B = np.matmul(left, B.reshape(n, C, n * C)).reshape(n * C, n, C)
+        B = np.matmul(B.transpose(1, 0, 2), left)  # (n, n C, C)
+        B = np.ascontiguousarray(B.transpose(1, 0, 2))
+    solve = _inverse(B.reshape(n * C, n * C))
+    return None if solve is None else lambda v: solve(v.reshape(-1)).reshape(n, C)
 
 
 def _base_solver(
@@ -155,14 +204,10 @@ def _base_solver(
 def _by_rows(
     problem: Problem, active: GatedDesign, prox: Prox, scale: Array, sigma: float, rho: float
 ) -> Callable[[Array], Array] | None:
-    D = active.gates(np.float32)
-    rows = active.rows.astype(np.float32)
-    S = (D * prox.shrink.astype(np.float32)[:, None]).T @ D
-    S *= rows @ rows.T
+    S = _kernel(active, prox, rho)
     if problem.n_outputs == 1:
-        along = (prox.direction[:, :, 0].astype(np.float32) @ rows.T) * D
-        S += (along * (1.0 - prox.shrink).astype(np.float32)[:, None]).T @ along
-    S += np.float32(rho)
+        along = _along(active, prox)[:, 0].astype(np.float32)
+        S += along @ along.T
     left = np.float32(np.sqrt(sigma)) * scale
     S *= left[:, None]
     S *= left
@@ -214,7 +259,10 @@ def _conjugate_gradients(system: Operator, b: FloatArray, precondition: Operator
     p = z
     rz = first = float((r * z).sum())
     for _ in range(MAX_CG):
-        if not rz > tol**2 * first:
+        # The step itself is built from r as well as from x: both must be settled.
+        if not rz > tol**2 * first and float((r * r).sum()) <= 1e-2 * float((x * x).sum()):
+            break
+        if not rz > 0.0:
             break
         q = system(p)
         alpha = rz / float((p * q).sum())

@@ -20,7 +20,7 @@ improves with sigma.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Point:
     F: FloatArray
     objective: float
     n_newton: int = 0
+    converged: bool = True
 
 
 class _Dual:
@@ -104,7 +105,9 @@ class ProximalStep:
         for count in range(MAX_NEWTON + 1):
             point, outputs, moved = self._primal(dual, count)
             gap = point.objective + moved + dual.phi
-            if gap <= max(0.1 * moved, tol) or count == MAX_NEWTON or stop():
+            if gap <= max(0.1 * moved, tol):
+                return point
+            if count == MAX_NEWTON or stop():
                 break
             R = dual.F - outputs
             direction = newton_direction(self.problem, self.design, dual.prox, dual.F, R, self.sigma, self.rho)
@@ -112,7 +115,7 @@ class ProximalStep:
             if improved is None:  # no decrease in floating point
                 break
             dual = improved
-        return point
+        return replace(point, converged=False)
 
     def _primal(self, dual: _Dual, count: int) -> tuple[Point, FloatArray, float]:
         """The weights at ``dual``, their outputs, and the cost of having moved."""

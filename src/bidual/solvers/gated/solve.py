@@ -187,8 +187,15 @@ class _Path:
         grown = self._select(beta, norms)
         design = self.design.take(self.working)
         step = ProximalStep(self.problem, beta, design, self.point, self.sigma, self.rho)
-        self.point = step.solve(0.1 * target * abs(self.point.objective), self._stop)
+        point = step.solve(0.1 * target * abs(self.point.objective), self._stop)
         self.n_iter += 1
+        if not point.converged:  # too long a step
+            self.sigma /= LENGTHEN**2
+            if not point.objective < self.point.objective:
+                return
+        self.point = point
+        if not point.converged:
+            return
         if self.point.n_newton <= 3 and not grown:
             self.sigma *= LENGTHEN
         elif self.point.n_newton > 8:
