@@ -51,7 +51,7 @@ class GatedDesign:
     def outputs(self, W: FloatArray) -> FloatArray:
         """``sum_i A D_i M W_i`` for weights ``W (P, r, C)``."""
         P, r, C = W.shape
-        mixed = (self.gates().T @ W.reshape(P, r * C)).reshape(-1, r, C)
+        mixed = (self.gates().T @ W.reshape(P, r * C)).reshape(len(self.rows), r, C)
         return self.problem.pool(np.einsum("nr,nrc->nc", self.rows, mixed))
 
     def correlations(self, V: FloatArray) -> FloatArray:
