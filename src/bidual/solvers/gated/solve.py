@@ -158,6 +158,7 @@ class _Path:
         problem = self.problem
         final = beta == problem.beta
         self.point = replace(self.point, objective=self._objective(beta))
+        self.precision = 0.1  # of a proximal step, relative to the target
         gap, before = np.inf, np.inf
         stalled = 0
         while True:
@@ -187,8 +188,10 @@ class _Path:
         grown = self._select(beta, norms)
         design = self.design.take(self.working)
         step = ProximalStep(self.problem, beta, design, self.point, self.sigma, self.rho)
-        point = step.solve(0.1 * target * abs(self.point.objective), self._stop)
+        point = step.solve(self.precision * target * abs(self.point.objective), self._stop)
         self.n_iter += 1
+        if point.n_newton == 0:  # good enough for the objective, not for the bound
+            self.precision *= 0.1
         if not point.converged:  # too long a step
             self.sigma /= LENGTHEN**2
             if not point.objective < self.point.objective:
@@ -254,7 +257,8 @@ class _Path:
         """
         problem = self.problem
         V = problem.loss.dual_point(self._V(), problem.Y, problem.w, centred=problem.fit_intercept)
-        norms = self.design.norms(V, np.float64 if exact else np.float32)
+        noise = np.finfo(np.float32).eps * float(np.linalg.norm(problem.spread(V), axis=1) @ problem.row_norms)
+        norms = self.design.norms(V, np.float64 if exact or noise > 1e-2 * beta else np.float32)
         worst = float(norms.max(initial=0.0))
         if not exact:
             return norms, problem.dual_value(min(1.0, beta / max(worst, 1e-300)) * V)
