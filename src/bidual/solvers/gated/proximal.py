@@ -27,7 +27,8 @@ import numpy as np
 from bidual._typing import FloatArray
 from bidual.problem import Problem
 from bidual.solvers.gated.design import GatedDesign
-from bidual.solvers.gated.newton import Prox, newton_direction
+from bidual.solvers.gated.newton import newton_direction
+from bidual.solvers.gated.prox import Prox
 
 #: Newton steps in one proximal step.
 MAX_NEWTON = 30
@@ -86,10 +87,12 @@ class ProximalStep:
         Length of the step.
     rho : float
         Length for the intercept, in units of sigma; zero if there is none.
+    dtype : type
+        Precision of the factors in the Newton steps.
     """
 
     def __init__(
-        self, problem: Problem, beta: float, design: GatedDesign, start: Point, sigma: float, rho: float
+        self, problem: Problem, beta: float, design: GatedDesign, start: Point, sigma: float, rho: float, dtype: type
     ) -> None:
         self.problem = problem
         self.beta = beta
@@ -97,6 +100,7 @@ class ProximalStep:
         self.start = start
         self.sigma = sigma
         self.rho = rho
+        self.dtype = dtype
         self.start_norm = float((start.W**2).sum())
 
     def solve(self, tol: float, stop: Callable[[], bool]) -> Point:
@@ -110,7 +114,9 @@ class ProximalStep:
             if count == MAX_NEWTON or stop():
                 break
             R = dual.F - outputs
-            direction = newton_direction(self.problem, self.design, dual.prox, dual.F, R, self.sigma, self.rho)
+            direction = newton_direction(
+                self.problem, self.design, dual.prox, dual.F, R, self.sigma, self.rho, self.dtype
+            )
             improved = self._search(dual, direction, self._slope(dual.F, R, direction))
             if improved is None:  # no decrease in floating point
                 break

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, sample_patterns
@@ -40,6 +41,8 @@ LENGTH, LENGTHEN = 100.0, 3.0
 RHO = 10.0
 #: Gap above which scans of all gates are done in single precision.
 SINGLE = 1e-4
+#: Rows up to which matrix products stay on one thread.
+SMALL = 2000
 
 
 def solve_gated(problem: Problem, options: Options) -> Solution:
@@ -58,7 +61,9 @@ def solve_gated(problem: Problem, options: Options) -> Solution:
         )
     start = options.start if isinstance(options.start, GatedNeurons) else None
     patterns = _gates(problem, options, start)
-    with InterruptFlag() as interrupt:
+    # Matrices this small gain little from threads, and on a busy machine waiting for each other costs them everything.
+    threads = 1 if len(problem.Y) <= SMALL else None
+    with InterruptFlag() as interrupt, threadpool_limits(threads, user_api="blas"):
         return _Path(problem, patterns, options, began, interrupt.is_set).run(start)
 
 
@@ -135,6 +140,7 @@ class _Path:
         self.sigma = LENGTH / (mean_square * _lipschitz(problem))
         self.best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
         self.target = 0.5 * self.options.tol
+        self.dtype: type = np.float32
 
     # ---- the loop ------------------------------------------------------------------------------
 
@@ -187,13 +193,15 @@ class _Path:
         """Update the working set and take one proximal step."""
         grown = self._select(beta, norms)
         design = self.design.take(self.working)
-        step = ProximalStep(self.problem, beta, design, self.point, self.sigma, self.rho)
+        step = ProximalStep(self.problem, beta, design, self.point, self.sigma, self.rho, self.dtype)
         point = step.solve(self.precision * target * abs(self.point.objective), self._stop)
         self.n_iter += 1
         if point.n_newton == 0:  # good enough for the objective, not for the bound
             self.precision *= 0.1
-        if not point.converged:  # too long a step
-            self.sigma /= LENGTHEN**2
+        if not point.converged:  # too long a step, or too long for single precision
+            if self.dtype is np.float64:
+                self.sigma /= LENGTHEN**2
+            self.dtype = np.float64
             if not point.objective < self.point.objective:
                 return
         self.point = point
