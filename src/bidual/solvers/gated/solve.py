@@ -37,6 +37,9 @@ SHRINK, LOOSE = 0.3, 3e-2
 GROWTH = 64
 #: First proximal length, in units of the inverse curvature, and the factor by which it grows.
 LENGTH, LENGTHEN = 100.0, 3.0
+#: Factor by which the length of a coupled loss falls at a new penalty. Its Newton systems are solved by iteration,
+#: which takes longer for longer steps; other losses are quicker without.
+RESTART = 100.0
 #: Proximal length of the intercept, relative to the others.
 RHO = 10.0
 #: Gap above which scans of all gates are done in single precision.
@@ -137,7 +140,7 @@ class _Path:
         self.working: IntArray = np.zeros(0, dtype=np.int64)
         self.rho = RHO * float(problem.w @ problem.pool((problem.reduced**2).sum(axis=1))) * problem.fit_intercept
         mean_square = float(np.mean(problem.row_norms**2)) or 1.0
-        self.sigma = LENGTH / (mean_square * _lipschitz(problem))
+        self.sigma = self.first_sigma = LENGTH / (mean_square * _lipschitz(problem))
         self.best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
         self.target = 0.5 * self.options.tol
         self.dtype: type = np.float32
@@ -164,6 +167,8 @@ class _Path:
         problem = self.problem
         final = beta == problem.beta
         self.point = replace(self.point, objective=self._objective(beta))
+        if problem.loss.coupled:
+            self.sigma = max(self.first_sigma, self.sigma / RESTART)
         self.precision = 0.1  # of a proximal step, relative to the target
         gap, before = np.inf, np.inf
         stalled = 0
