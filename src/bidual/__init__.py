@@ -5,13 +5,14 @@ from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sa
 from bidual.certificates import Certificate
 from bidual.estimators import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
 from bidual.models import Model, load
-from bidual.networks import Network, TwoLayerNetwork
+from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
 from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
+    "GatedNetwork",
     "Model",
     "Network",
     "Patterns",

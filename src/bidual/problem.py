@@ -56,6 +56,44 @@ class Neurons:
         """Only the neurons in ``index``."""
         return replace(self, U=self.U[index], alpha=self.alpha[index])
 
+    def in_units(self, inputs: float, outputs: float, shift: FloatArray) -> Neurons:
+        """The same neurons for features times ``inputs`` and outputs times ``outputs`` plus ``shift``."""
+        return Neurons(self.U / inputs, self.alpha * outputs, self.intercept * outputs + shift)
+
+
+@dataclass(frozen=True)
+class GatedNeurons:
+    r"""Gated neurons :math:`F = \sum_i A D_i M W_i + 1 b^T` with gates :math:`D_i = \mathrm{diag}(1[M g_i \ge 0])`.
+
+    Attributes
+    ----------
+    gates : ndarray, shape (m, p)
+        The fixed vectors :math:`g_i` on the lifted features.
+    W : ndarray, shape (m, p, C)
+    intercept : ndarray, shape (C,)
+    """
+
+    gates: FloatArray
+    W: FloatArray
+    intercept: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.gates)
+
+    @cached_property
+    def costs(self) -> FloatArray:
+        r""":math:`\|W_i\|_F`."""
+        return np.sqrt((self.W**2).sum(axis=(1, 2)))
+
+    def balanced(self) -> GatedNeurons:
+        """Without the neurons that do nothing."""
+        alive = self.costs > 0
+        return GatedNeurons(self.gates[alive], self.W[alive], self.intercept)
+
+    def in_units(self, inputs: float, outputs: float, shift: FloatArray) -> GatedNeurons:
+        """The same neurons for features times ``inputs`` and outputs times ``outputs`` plus ``shift``."""
+        return GatedNeurons(self.gates, self.W * (outputs / inputs), self.intercept * outputs + shift)
+
 
 @dataclass(frozen=True)
 class Problem:

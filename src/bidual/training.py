@@ -10,12 +10,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bidual._typing import Array, FloatArray
+from bidual.activations import ACTIVATIONS
 from bidual.architectures import Architecture, Lift, get_architecture
 from bidual.certificates import Certificate
 from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
-from bidual.solvers import METHODS, HistoryEntry, Method, Options, Solution
+from bidual.solvers import HistoryEntry, Method, Options, Solution
 from bidual.units import Units
 
 
@@ -98,17 +99,25 @@ class TrainingSet:
         """The same data with another positive ``beta``."""
         return replace(self, problem=replace(self.problem, beta=float(beta)), beta=float(beta))
 
-    def train(self, method: str | Method, options: Options, start: Network | Trained | None = None) -> Trained:
+    def train(
+        self,
+        method: str | Method,
+        options: Options,
+        start: Network | Trained | None = None,
+        *,
+        activation: str = "relu",
+    ) -> Trained:
         """Train by ``method`` (or the one named so), from ``start`` if given, and certify the result."""
         began = time.perf_counter()
+        act = ACTIVATIONS[activation]
         units = Units.of(self.problem)
         if isinstance(start, Trained):
             options, start = replace(options, directions=start.directions), start.network
         if start is not None:
-            options = replace(options, start=units.normalise_neurons(self.lift.neurons(start)))
-        solve = METHODS[method] if isinstance(method, str) else method
+            options = replace(options, start=units.normalise_neurons(act.neurons(self.lift, start)))
+        solve = act.solver(method) if isinstance(method, str) else method
         solution = units.restore(solve(units.normalise(self.problem), options))
-        network = self.lift.recover(solution.neurons)
+        network = act.recover(self.lift, solution.neurons)
         certificate = self._certify(network, solution, time.perf_counter() - began)
         last = replace(solution.history[-1], objective=certificate.objective, lower_bound=certificate.lower_bound)
         history = [*solution.history[:-1], last]
@@ -121,7 +130,7 @@ class TrainingSet:
         # An exact fit is judged with a tolerance and may undercut the optimum by as much. (A network trained on some
         # patterns may beat all networks on these patterns: merging neurons can lead out of them.)
         allowed = (1e-6 if problem.loss.finite else 1e-3) * abs(objective) + np.finfo(float).tiny
-        if solution.rigorous and solution.scope == "global" and bound.value > objective + allowed:
+        if solution.rigorous and bound.value > objective + allowed:
             raise RuntimeError(
                 f"contradiction: the lower bound {bound.value:.9g} is above the network's objective "
                 f"{objective:.9g}. If the loss {problem.loss!r} is your own, check its gradient and conjugate; "

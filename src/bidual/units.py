@@ -19,7 +19,7 @@ import numpy as np
 from bidual._typing import FloatArray
 from bidual.certificates import DualBound
 from bidual.losses import Loss
-from bidual.problem import Neurons, Problem
+from bidual.problem import GatedNeurons, Neurons, Problem
 from bidual.solvers.base import Solution
 
 
@@ -58,11 +58,9 @@ class Units:
             beta=problem.beta * self.outputs ** (1 - self.power) / self.inputs,
         )
 
-    def normalise_neurons(self, neurons: Neurons) -> Neurons:
+    def normalise_neurons(self, neurons: Neurons | GatedNeurons) -> Neurons | GatedNeurons:
         """Neurons of the original problem in these units."""
-        return Neurons(
-            neurons.U * self.inputs, neurons.alpha / self.outputs, (neurons.intercept - self.shift) / self.outputs
-        )
+        return neurons.in_units(1.0 / self.inputs, 1.0 / self.outputs, -self.shift / self.outputs)
 
     def restore(self, solution: Solution) -> Solution:
         """A solution of the normalised problem as one of the original problem."""
@@ -71,11 +69,7 @@ class Units:
         oracle = slope * self.inputs
         return replace(
             solution,
-            neurons=Neurons(
-                neurons.U / self.inputs,
-                neurons.alpha * self.outputs,
-                neurons.intercept * self.outputs + self.shift,
-            ).balanced(),
+            neurons=neurons.in_units(self.inputs, self.outputs, self.shift).balanced(),
             bound=DualBound(
                 bound.value * value, bound.V * slope, bound.oracle_value * oracle, bound.oracle_bound * oracle
             ),

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import scipy.sparse as sp
 
-from bidual._typing import FloatArray
+from bidual._typing import Array, FloatArray
 from bidual.networks import Network
-from bidual.problem import Neurons
+from bidual.problem import GatedNeurons, Neurons
 
 
 class Lift(ABC):
@@ -37,6 +37,18 @@ class Lift(ABC):
     @abstractmethod
     def neurons(self, network: Network) -> Neurons:
         """Inverse of :meth:`recover`: the neurons on M of a network of this architecture (for warm starts)."""
+
+    def gates(self, gates: Array | Network) -> FloatArray:
+        """Gate vectors ``(P, p)`` on M, from vectors on the inputs or from the neurons of a network."""
+        raise ValueError(f"{type(self).__name__} knows no gated networks: use architecture='two_layer'")
+
+    def recover_gated(self, neurons: GatedNeurons) -> Network:
+        """The gated network on the original inputs that computes what ``neurons`` compute on M, at the same cost."""
+        raise ValueError(f"{type(self).__name__} knows no gated networks: use architecture='two_layer'")
+
+    def gated_neurons(self, network: Network) -> GatedNeurons:
+        """Inverse of :meth:`recover_gated`."""
+        raise ValueError(f"{type(self).__name__} knows no gated networks: use architecture='two_layer'")
 
 
 class Architecture(ABC):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
-from bidual.networks import Network, TwoLayerNetwork
-from bidual.problem import Neurons
+from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
+from bidual.problem import GatedNeurons, Neurons
 
 
 class TwoLayer(Architecture):
@@ -50,3 +50,43 @@ class TwoLayerLift(Lift):
         if U.shape[1] != self.M.shape[1]:
             raise ValueError(f"the network takes {network.n_inputs} inputs, the data have another number")
         return Neurons(U, network.output_weights, network.intercept)
+
+    def gates(self, gates: Array | Network) -> FloatArray:
+        d = self.M.shape[1] - self.bias
+        if isinstance(gates, Network):
+            gates = gates.gate_vectors()
+        vectors = np.asarray(gates, dtype=np.float64)
+        if vectors.ndim != 2 or vectors.shape[1] not in (d, d + 1) or not len(vectors):
+            raise ValueError(f"gates must have shape (P, {d}), or (P, {d + 1}) with biases; got {vectors.shape}")
+        if not np.isfinite(vectors).all():
+            raise ValueError("gates contain NaN or infinity")
+        offsets = vectors[:, d] if vectors.shape[1] > d else np.zeros(len(vectors))
+        if not self.bias:
+            if np.any(offsets):
+                raise ValueError("the gates have biases, but bias=False asks for none")
+            return vectors[:, :d]
+        return np.column_stack([vectors[:, :d], offsets])
+
+    def recover_gated(self, neurons: GatedNeurons) -> GatedNetwork:
+        alive = neurons.balanced()
+        d = self.M.shape[1] - self.bias
+        return GatedNetwork(
+            gate_weights=alive.gates[:, :d],
+            gate_bias=alive.gates[:, d] if self.bias else None,
+            linear_weights=alive.W[:, :d],
+            linear_bias=alive.W[:, d] if self.bias else None,
+            intercept=alive.intercept,
+        )
+
+    def gated_neurons(self, network: Network) -> GatedNeurons:
+        if not isinstance(network, GatedNetwork):
+            raise TypeError(f"expected a gated network, got {type(network).__name__}")
+        if network.n_inputs != self.M.shape[1] - self.bias:
+            raise ValueError(f"the network takes {network.n_inputs} inputs, the data have another number")
+        W = network.linear_weights
+        offsets = np.zeros((len(W), network.n_outputs)) if network.linear_bias is None else network.linear_bias
+        if self.bias:
+            W = np.concatenate([W, offsets[:, None, :]], axis=1)
+        elif np.any(offsets):
+            raise ValueError("the network has hidden biases, but bias=False asks for none")
+        return GatedNeurons(self.gates(network) if len(W) else np.zeros((0, W.shape[1])), W, network.intercept)

@@ -26,11 +26,12 @@ class Certificate:
     lower_bound : float
         Value of a feasible point of the dual problem.
     rigorous : bool
-        True only if the lower bound holds for every network of the architecture and any width, proven with
-        floating-point slack accounted for.
+        True only if the lower bound holds for every network of the architecture and any width (of scope ``"gates"``:
+        every gated network with these gates), proven with floating-point slack accounted for.
     scope : str
-        What the lower bound bounds: ``"global"`` (the best network of any width) or ``"patterns"`` (the best network
-        whose neurons use the activation patterns in use).
+        What the lower bound bounds: ``"global"`` (the best network of any width), ``"patterns"`` (the best network
+        whose neurons use the activation patterns in use) or ``"gates"`` (the best gated network with the fixed gates
+        in use; nothing is said about other gates, or about ReLU networks).
     method : str
         How the dual constraint was checked.
     oracle_value : float
@@ -63,7 +64,7 @@ class Certificate:
         return relative_gap(self.objective, self.lower_bound)
 
     def __str__(self) -> str:
-        best = "lower bound, any network" if self.scope == "global" else "lower bound, these patterns"
+        best = f"lower bound, {'any network' if self.scope == 'global' else f'these {self.scope}'}"
         proof = "proven" if self.rigorous else "not a global proof"
         what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
         return "\n".join(

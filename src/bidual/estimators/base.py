@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -11,14 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bidual._typing import Array, FloatArray
-from bidual.architectures import Architecture
+from bidual.activations import ACTIVATIONS
+from bidual.architectures import Architecture, Lift
+from bidual.arrangements import Patterns
 from bidual.certificates import Certificate
 from bidual.losses import Loss
 from bidual.networks import Network
-from bidual.solvers import METHODS, HistoryEntry, Options
+from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
 from bidual.training import Trained, TrainingSet
-
-ACTIVATIONS = ("relu",)
 
 #: Rows, encoded targets, loss and sample weights, as a training problem takes them.
 Encoded: TypeAlias = tuple[FloatArray, FloatArray, Loss, Array | None]
@@ -41,6 +42,7 @@ class BaseReLU(BaseEstimator):
         activation: str,
         method: str,
         n_patterns: int | None,
+        gates: Array | Network | BaseReLU | None,
         bias: bool,
         fit_intercept: bool,
         tol: float,
@@ -56,6 +58,7 @@ class BaseReLU(BaseEstimator):
         self.activation = activation
         self.method = method
         self.n_patterns = n_patterns
+        self.gates = gates
         self.bias = bias
         self.fit_intercept = fit_intercept
         self.tol = tol
@@ -121,7 +124,8 @@ class BaseReLU(BaseEstimator):
     def _train(self, data: TrainingSet) -> None:
         """Train and set the fitted attributes."""
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
-        trained = data.train(self.method, self._options(), start)
+        options = replace(self._options(), gates=self._gates(data.lift))
+        trained = data.train(self.method, options, start, activation=self.activation)
         self._adopt(trained)
         trained.warn_unless(self.tol, stacklevel=3)
         if self.verbose:
@@ -145,12 +149,24 @@ class BaseReLU(BaseEstimator):
             verbose=int(self.verbose),
         )
 
+    def _gates(self, lift: Lift) -> Patterns | None:
+        """The gates the user gave, on the data as they are: scaling could move a row across a gate it touches."""
+        if self.gates is None:
+            return None
+        source = self.gates
+        if isinstance(source, BaseReLU):
+            check_is_fitted(source, "network_")
+            source = source.network_
+        return gates_of(lift.M, lift.gates(source))
+
     def _check_parameters(self) -> None:
         """One sentence for each parameter that cannot be."""
         if self.method not in METHODS:
             raise ValueError(f"unknown method {self.method!r}: use one of {', '.join(map(repr, METHODS))}")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {self.activation!r}: use one of {', '.join(map(repr, ACTIVATIONS))}")
+        if self.gates is not None and not ACTIVATIONS[self.activation].gated:
+            raise ValueError(f"gates are for activation='gated'; activation={self.activation!r} has none")
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")

@@ -14,6 +14,7 @@ from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU, Encoded
 from bidual.losses import Loss, get_loss
+from bidual.networks import Network
 from bidual.targets import encode_labels
 
 
@@ -33,7 +34,7 @@ class ReLUClassifier(ClassifierMixin, BaseReLU):
         "logistic" (or "softmax"), "hinge", "squared_hinge", "squared" (least squares on the codes), or an object.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights.
-    architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, warm_start, \
+    architecture, activation, method, n_patterns, gates, bias, fit_intercept, tol, max_iter, time_limit, warm_start, \
 random_state, verbose
         As in :class:`ReLURegressor`.
 
@@ -72,6 +73,7 @@ random_state, verbose
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
+        gates: Array | Network | BaseReLU | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-4,
@@ -89,6 +91,7 @@ random_state, verbose
             activation,
             method,
             n_patterns,
+            gates,
             bias,
             fit_intercept,
             tol,

@@ -11,6 +11,7 @@ from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU, Encoded
 from bidual.losses import Loss, get_loss
+from bidual.networks import Network
 
 
 class ReLURegressor(RegressorMixin, BaseReLU):
@@ -30,12 +31,19 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     loss : str or Loss, default="squared"
         "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`.
     architecture : str or Architecture, default="two_layer"
-    activation : {"relu"}, default="relu"
+    activation : {"relu", "gated"}, default="relu"
+        "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
+        :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
+        losses, and proven optimal among networks with these gates. ``method`` then has nothing to choose.
     method : {"sampled", "exact"}, default="sampled"
         "exact" enumerates every activation pattern (small rank only) and proves global optimality; "sampled" solves
         the convex program on random patterns.
     n_patterns : int or None, default=None
-        Patterns drawn by "sampled"; None means 100.
+        Patterns drawn by "sampled", or gates of "gated"; None means 100.
+    gates : array, Network, estimator or None, default=None
+        Gates of activation="gated": vectors (P, d), or (P, d + 1) with their biases, or a network or fitted estimator
+        whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there).
+        None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
     bias : bool, default=True
         Hidden biases, regularised like weights.
     fit_intercept : bool, default=True
@@ -47,7 +55,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     time_limit : float or None, default=None
         Seconds after which the best network so far is returned with its gap.
     warm_start : bool, default=False
-        Start from the network of the previous fit ("sampled": its patterns are added).
+        Start from the network of the previous fit ("sampled": its patterns are added; "gated": its gates, unless
+        ``gates`` says which).
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
 
@@ -91,6 +100,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
+        gates: Array | Network | BaseReLU | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-4,
@@ -107,6 +117,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
             activation,
             method,
             n_patterns,
+            gates,
             bias,
             fit_intercept,
             tol,

@@ -2,10 +2,12 @@
 
 from bidual.networks.base import FORMAT_VERSION, Network, normalise_weights
 from bidual.networks.convert import from_sklearn, from_torch
+from bidual.networks.gated import GatedNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 __all__ = [
     "FORMAT_VERSION",
+    "GatedNetwork",
     "Network",
     "TwoLayerNetwork",
     "from_sklearn",

@@ -78,6 +78,10 @@ class Network(ABC):
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
         """The same function as a torch module mapping ``(n, d)`` to ``(n, C)``; float64 unless said otherwise."""
 
+    def gate_vectors(self) -> FloatArray:
+        """Weights and bias of the hidden neurons, ``(m, d + 1)``: the gates of a gated network made from this one."""
+        raise ValueError(f"a {self.kind} network has no neurons that could serve as gates")
+
     def predict(self, X: Array) -> FloatArray:
         """Outputs: ``(n,)`` for one output, ``(n, C)`` for several. For a classifier these are scores."""
         X = np.asarray(X, dtype=np.float64)

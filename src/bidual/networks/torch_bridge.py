@@ -15,6 +15,7 @@ except ImportError as error:  # pragma: no cover - depends on the installation
 from bidual._typing import Array
 
 if TYPE_CHECKING:
+    from bidual.networks.gated import GatedNetwork
     from bidual.networks.two_layer import TwoLayerNetwork
 
 
@@ -38,6 +39,33 @@ def two_layer_module(network: TwoLayerNetwork, dtype: torch.dtype | None) -> tor
         torch.nn.ReLU(),
         _linear(network.output_weights.T, network.intercept, dtype),
     )
+
+
+class GatedModule(torch.nn.Module):
+    r""":math:`\sum_i 1[g_i^T x + h_i \ge 0] (W_i^T x + c_i) + b`; gates are buffers, the rest can be trained on."""
+
+    gate_weights: torch.Tensor
+    gate_bias: torch.Tensor
+
+    def __init__(self, network: GatedNetwork, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        m, d, C = network.linear_weights.shape
+
+        def tensor(values: Array | None, shape: tuple[int, ...]) -> torch.Tensor:
+            array = np.zeros(shape) if values is None else np.array(values)
+            return torch.as_tensor(array, dtype=torch.float64 if dtype is None else dtype)
+
+        self.register_buffer("gate_weights", tensor(network.gate_weights, (m, d)))
+        self.register_buffer("gate_bias", tensor(network.gate_bias, (m,)))
+        self.linear_weights = torch.nn.Parameter(tensor(network.linear_weights, (m, d, C)))
+        self.linear_bias = torch.nn.Parameter(tensor(network.linear_bias, (m, C)))
+        self.intercept = torch.nn.Parameter(tensor(network.intercept, (C,)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Outputs ``(n, C)``."""
+        gates = (x @ self.gate_weights.T + self.gate_bias >= 0).to(x.dtype)
+        mixed = torch.einsum("nm,mdc->ndc", gates, self.linear_weights)
+        return torch.einsum("nd,ndc->nc", x, mixed) + gates @ self.linear_bias + self.intercept
 
 
 def two_layer_weights(module: object) -> dict[str, Array | None]:

@@ -86,6 +86,9 @@ class TwoLayerNetwork(Network):
             (self.hidden_weights**2).sum() + (self.bias_vector**2).sum() + (self.output_weights**2).sum()
         )
 
+    def gate_vectors(self) -> FloatArray:
+        return np.column_stack([self.hidden_weights, self.bias_vector])
+
     def weights(self) -> dict[str, Array | None]:
         return {
             "hidden_weights": self.hidden_weights,

@@ -7,6 +7,7 @@ from bidual.solvers.base import HistoryEntry, Method, Options, Solution
 from bidual.solvers.conic import FiniteProgram, InfeasibleError
 from bidual.solvers.constant import solve_constant
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
+from bidual.solvers.gated import gates_of, solve_gated
 
 METHODS: dict[str, Method] = {"adaptive": solve_adaptive, "exact": solve_exact, "sampled": solve_sampled}
 
@@ -18,9 +19,11 @@ __all__ = [
     "Method",
     "Options",
     "Solution",
+    "gates_of",
     "solve_adaptive",
     "solve_constant",
     "solve_exact",
     "solve_finite",
+    "solve_gated",
     "solve_sampled",
 ]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bidual._typing import FloatArray
+from bidual.arrangements import Patterns
 from bidual.certificates import DualBound
-from bidual.problem import Neurons, Problem
+from bidual.problem import GatedNeurons, Neurons, Problem
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,11 @@ class Options:
     time_limit: float | None = None
     n_patterns: int | None = None
     random_state: int | np.random.RandomState | None = None
-    start: Neurons | None = None
+    start: Neurons | GatedNeurons | None = None
     directions: FloatArray | None = None  # hidden weights of neurons worth a look: those of a similar problem
     max_neurons: int | None = None
     audit: bool = True
+    gates: Patterns | None = None  # of a gated network; None: drawn at random
     verbose: int = 0
 
 
@@ -44,7 +46,7 @@ class Solution:
 
     Attributes
     ----------
-    neurons : Neurons
+    neurons : Neurons or GatedNeurons
     bound : DualBound
         Lower bound on the optimum of ``scope``.
     scope : str
@@ -58,7 +60,7 @@ class Solution:
         Hidden weights of neurons that came close to being of use; good starts for a similar problem.
     """
 
-    neurons: Neurons
+    neurons: Neurons | GatedNeurons
     bound: DualBound
     scope: str
     rigorous: bool

@@ -52,7 +52,7 @@ def solve_sampled(problem: Problem, options: Options) -> Solution:
     began = time.perf_counter()
     count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
     patterns = sample_patterns(problem.M, count, options.random_state)
-    if options.start is not None:
+    if isinstance(options.start, Neurons):
         patterns = patterns_of(problem.M, np.concatenate([options.start.U, patterns.witnesses]))
     return solve_finite(problem, patterns, options, began)
 

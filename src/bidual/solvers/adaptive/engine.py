@@ -316,7 +316,7 @@ def run(problem: Problem, options: Options) -> Solution:
     try:
         # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
         with threadpool_limits(1, user_api="blas"):
-            n_iter, converged = engine.run(options.max_iter, options.audit, options.start)
+            n_iter, converged = engine.run(options.max_iter, options.audit, options.start)  # type: ignore[arg-type]
         status = "converged" if converged else "stopped at max_iter"
     except _Stop:
         pass

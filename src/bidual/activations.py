@@ -1,0 +1,47 @@
+"""What an activation asks for: how to train it, and how its neurons become a network and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bidual.architectures import Lift
+from bidual.networks import Network
+from bidual.problem import GatedNeurons, Neurons
+from bidual.solvers import METHODS, Method, solve_gated
+
+
+@dataclass(frozen=True)
+class Activation:
+    """How to train with an activation.
+
+    Attributes
+    ----------
+    solver : callable
+        From the name of a method to the method.
+    recover, neurons : callable
+        From the neurons on a lift to a network, and back.
+    gated : bool
+        Whether the neurons have fixed gates.
+    """
+
+    solver: Callable[[str], Method]
+    recover: Callable[[Lift, Neurons | GatedNeurons], Network]
+    neurons: Callable[[Lift, Network], Neurons | GatedNeurons]
+    gated: bool = False
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": Activation(
+        solver=lambda method: METHODS[method],
+        recover=lambda lift, neurons: lift.recover(neurons),  # type: ignore[arg-type]
+        neurons=lambda lift, network: lift.neurons(network),
+    ),
+    # Fixed gates leave one convex program without patterns to find: there is nothing for ``method`` to choose.
+    "gated": Activation(
+        solver=lambda method: solve_gated,
+        recover=lambda lift, neurons: lift.recover_gated(neurons),  # type: ignore[arg-type]
+        neurons=lambda lift, network: lift.gated_neurons(network),
+        gated=True,
+    ),
+}
