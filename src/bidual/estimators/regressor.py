@@ -35,9 +35,10 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
         losses, and proven optimal among networks with these gates. ``method`` then has nothing to choose.
-    method : {"sampled", "exact"}, default="sampled"
-        "exact" enumerates every activation pattern (small rank only) and proves global optimality; "sampled" solves
-        the convex program on random patterns.
+    method : {"adaptive", "exact", "sampled"}, default="adaptive"
+        "adaptive" finds the activation patterns by itself (column generation); its gap rests on an audited local
+        search, and is proven where the patterns are few. "exact" enumerates every pattern (small rank only) and
+        proves global optimality; "sampled" solves the convex program on random patterns.
     n_patterns : int or None, default=None
         Patterns drawn by "sampled", or gates of "gated"; None means 100.
     gates : array, Network, estimator or None, default=None
@@ -51,7 +52,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     tol : float, default=1e-4
         Relative gap to reach.
     max_iter : int, default=200
-        Iterations of the convex solver.
+        Rounds of "adaptive", iterations of the convex solver otherwise.
     time_limit : float or None, default=None
         Seconds after which the best network so far is returned with its gap.
     warm_start : bool, default=False

@@ -306,6 +306,8 @@ def run(problem: Problem, options: Options) -> Solution:
     result is a function of ``random_state`` (unless time runs out), whatever the number of threads. Where the
     activation patterns are few enough to enumerate, the bound is then proven over all of them.
     """
+    if not problem.loss.finite:
+        raise ValueError("beta=0 asks for an exact fit: use method='exact' (or 'sampled'), or beta > 0")
     began = time.perf_counter()
     deadline = np.inf if options.time_limit is None else began + options.time_limit
     rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
