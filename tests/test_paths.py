@@ -7,7 +7,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from bidual import ReLUClassifier, ReLURegressor, SolutionPath, beta_max, solution_path
-from helpers import X_LINE, Y_LINE, gap_may_stay_open, with_ones
+
+from .helpers import X_LINE, Y_LINE, gap_may_stay_open, with_ones
 
 
 def noisy(n=40, d=2, seed=0):
