@@ -24,7 +24,7 @@ from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.conic import FiniteProgram
 
 #: Starts of each family in the search for the most violating neuron.
-_EFFORT = 128
+_EFFORT = 64
 
 
 def solve_constant(problem: Problem, options: Options) -> Solution:
