@@ -104,83 +104,137 @@ def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
 
 
 @njit(**_JIT)
+def _back_times(XT, m, out):  # type: ignore[no-untyped-def]
+    """``out = X^T m``, four columns at a time in two halves: additions that need not wait for each other."""
+    r, n = XT.shape
+    half = n // 2
+    j = 0
+    while j + 3 < r:
+        a = b = c = d = e = f = g = h = 0.0
+        for i in range(half):
+            low, high = m[i], m[half + i]
+            a += low * XT[j, i]
+            b += low * XT[j + 1, i]
+            c += low * XT[j + 2, i]
+            d += low * XT[j + 3, i]
+            e += high * XT[j, half + i]
+            f += high * XT[j + 1, half + i]
+            g += high * XT[j + 2, half + i]
+            h += high * XT[j + 3, half + i]
+        if n > 2 * half:
+            low = m[n - 1]
+            a += low * XT[j, n - 1]
+            b += low * XT[j + 1, n - 1]
+            c += low * XT[j + 2, n - 1]
+            d += low * XT[j + 3, n - 1]
+        out[j], out[j + 1], out[j + 2], out[j + 3] = a + e, b + f, c + g, d + h
+        j += 4
+    while j < r:
+        out[j] = _dot(XT[j], m)
+        j += 1
+
+
+@njit(**_JIT)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """``x^T y`` with four sums, which need not wait for each other."""
+    a = b = c = d = 0.0
+    n = len(x)
+    i = 0
+    while i + 3 < n:
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
+        i += 4
+    while i < n:
+        a += x[i] * y[i]
+        i += 1
+    return (a + b) + (c + d)
+
+
+@njit(**_JIT)
 def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     """Append row ``i`` to the QR factors of the sticky rows; False if it depends on them."""
     r = XT.shape[0]
-    before = 0.0
+    q = Q[k]
     for j in range(r):
-        Q[k, j] = XT[j, i]
-        before += XT[j, i] * XT[j, i]
+        q[j] = XT[j, i]
+    before = _dot(q, q)
     for b in range(k):
         R[b, k] = 0.0
-    for _pass in range(2):  # once is not enough
+    norm = before
+    for _pass in range(2):
         for b in range(k):
-            d = 0.0
-            for j in range(r):
-                d += Q[b, j] * Q[k, j]
+            d = _dot(Q[b], q)
             R[b, k] += d
             for j in range(r):
-                Q[k, j] -= d * Q[b, j]
-    norm = 0.0
-    for j in range(r):
-        norm += Q[k, j] * Q[k, j]
+                q[j] -= d * Q[b, j]
+        norm = _dot(q, q)
+        if norm > 1e-2 * before:  # little was lost to cancellation: once is enough
+            break
     if norm <= 1e-18 * before:
         return False
     norm = np.sqrt(norm)
     R[k, k] = norm
     for j in range(r):
-        Q[k, j] /= norm
+        q[j] /= norm
     return True
 
 
 @njit(**_JIT)
-def _sticky_prox(XT, a, c, w, z, on, sticky, n_sticky, max_iter):  # type: ignore[no-untyped-def]
+def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
+    """Remove column ``where`` of the ``k`` columns of R, and turn R back to a triangle."""
+    r = Q.shape[1]
+    for e in range(where, k - 1):
+        for b in range(e + 2):
+            R[b, e] = R[b, e + 1]
+    for e in range(where, k - 1):
+        length = np.hypot(R[e, e], R[e + 1, e])
+        c, s = R[e, e] / length, R[e + 1, e] / length
+        for b in range(e, k - 1):
+            low, high = R[e, b], R[e + 1, b]
+            R[e, b], R[e + 1, b] = c * low + s * high, c * high - s * low
+        for j in range(r):
+            low, high = Q[e, j], Q[e + 1, j]
+            Q[e, j], Q[e + 1, j] = c * low + s * high, c * high - s * low
+
+
+@njit(**_JIT)
+def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
 
     The minimiser lies on the hyperplanes of fewer than r "sticky" rows, whose slopes are then fractional. Each step
     minimises exactly along the projected gradient; a kink that stops it becomes sticky, and a sticky row whose
-    multiplier leaves [0, a_i] is let go to the side it wants.
+    multiplier leaves [0, a_i] is let go to the side it wants. ``Q`` and ``R`` are the factors of the ``k`` rows in
+    ``sticky``; the new k is returned.
     """
     r, q = XT.shape
-    Q = np.zeros((r, r))
-    R = np.zeros((r, r))
     g = np.empty(r)
     p = np.empty(r)
     xp = np.empty(q)
     t_kink = np.empty(q)
     i_kink = np.empty(q, np.int64)
     coef = np.empty(r)
-    scale = 0.0
-    for j in range(r):
-        scale += c[j] * c[j]
+    scale = _dot(c, c)
     if scale == 0.0:
         for j in range(r):
             w[j] = 0.0
-        return 0
+        return k
     tol = 1e-20 * scale
+    for i in range(q):
+        xp[i] = a[i] if on[i] else 0.0
+    _back_times(XT, xp, g)
     for j in range(r):
-        s = w[j] - c[j]
-        for i in range(q):
-            s += a[i] * XT[j, i] if on[i] else 0.0
-        g[j] = s
-    k = 0
-    for e in range(n_sticky):
-        if _append(XT, sticky[e], Q, R, k):
-            sticky[k] = sticky[e]
-            k += 1
+        g[j] += w[j] - c[j]
     for _ in range(max_iter):
         for j in range(r):
             p[j] = -g[j]
         for b in range(k):
-            d = 0.0
-            for j in range(r):
-                d += Q[b, j] * g[j]
+            d = _dot(Q[b], g)
             coef[b] = -d
             for j in range(r):
                 p[j] += d * Q[b, j]
-        pp = 0.0
-        for j in range(r):
-            pp += p[j] * p[j]
+        pp = _dot(p, p)
         if k >= r or pp <= tol:
             # multipliers: -g = sum_e mu_e x_e
             worst, where, side = 1e-9, -1, False
@@ -203,12 +257,10 @@ def _sticky_prox(XT, a, c, w, z, on, sticky, n_sticky, max_iter):  # type: ignor
             if side:
                 for j in range(r):
                     g[j] += a[i] * XT[j, i]
-            last = k
-            k = where
-            for e in range(where + 1, last):
-                sticky[k] = sticky[e]
-                if _append(XT, sticky[k], Q, R, k):
-                    k += 1
+            _remove(Q, R, where, k)
+            k -= 1
+            for e in range(where, k):
+                sticky[e] = sticky[e + 1]
             continue
         _times(XT, p, xp)
         for e in range(k):
@@ -273,10 +325,13 @@ def polish(
     rough = 4 + r // 2
     z = np.empty(n)
     v = np.empty(n)
-    active = np.zeros(n, np.bool_)
+    hidden = np.empty(n)
+    slopes = np.zeros(n)
     c = np.empty(r)
     w = np.empty(r)
     a_new = np.empty(C)
+    Q = np.empty((r + 1, r))
+    R = np.empty((r + 1, r + 1))
     for s in range(start, stop):
         for j in range(r):
             w[j] = U[s, j]
@@ -294,10 +349,7 @@ def polish(
         sticky = np.empty(r + 1, np.int64)
         n_sticky = 0
         for it in range(200):
-            norm = 0.0
-            for j in range(r):
-                norm += w[j] * w[j]
-            norm = np.sqrt(norm)
+            norm = np.sqrt(_dot(w, w))
             if not norm > 1e-9 * size:  # u = 0 is the maximum of the linearised problem
                 break
             for j in range(r):
@@ -339,14 +391,15 @@ def polish(
                 zn = np.empty(q)
                 on = np.zeros(q, np.bool_)
                 n_sticky = 0
-            value = 0.0
-            changed = not prepared
+            # no branches on the signs of z and v, which no processor can predict
+            moved = 0
             for i in range(n):
-                if z[i] > 0.0:
-                    value += v[i] * z[i]
-                if v[i] > 0.0 and (z[i] > 0.0) != active[i]:
-                    active[i] = z[i] > 0.0
-                    changed = True
+                hidden[i] = max(z[i], 0.0)
+                slope = max(v[i], 0.0) if z[i] > 0.0 else 0.0
+                moved += slope != slopes[i]
+                slopes[i] = slope
+            value = _dot(v, hidden)
+            changed = moved > 0 or not prepared
             if value > best:
                 gained = value - best
                 best = value
@@ -362,16 +415,9 @@ def polish(
             if settled and exact and (not free or gained <= 1e-12 * best):
                 break
             prepared = True
-            for j in range(r):
-                h = 0.0
-                for i in range(n):
-                    h += v[i] * XT[j, i] if active[i] and v[i] > 0.0 else 0.0
-                c[j] = h
+            _back_times(XT, slopes, c)
             # the prox of the ray through u starts the search at the right length
-            size = 0.0
-            for j in range(r):
-                size += c[j] * c[j]
-            size = np.sqrt(size)
+            size = np.sqrt(_dot(c, c))
             length = max(value, 1e-3 * size)
             for j in range(r):
                 w[j] *= length
@@ -383,7 +429,7 @@ def polish(
                 zn[sticky[e]] = 0.0
             # far from the end, a rough solution is enough: rows will change sides anyway
             exact = settled
-            n_sticky = _sticky_prox(XN, an, c, w, zn, on, sticky, n_sticky, 40 * r + 100 if exact else rough)
+            n_sticky = _sticky_prox(XN, an, c, w, zn, on, sticky, Q, R, n_sticky, 40 * r + 100 if exact else rough)
         values[s] = best
 
 
