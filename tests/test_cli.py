@@ -490,3 +490,11 @@ def test_version_and_help(capsys):
             main(argv)
         assert stop.value.code == 0
         assert words in capsys.readouterr().out
+
+
+def test_a_gated_model_says_so(capsys):
+    ok("fit", write(), "--target", "y", "--out", "g.json", "--activation", "gated", "--patterns", 20, "--seed", 0)
+    assert load("g.json").training.activation == "gated"
+    capsys.readouterr()
+    ok("info", "g.json")
+    assert "gated" in capsys.readouterr().out

@@ -9,6 +9,7 @@ from bidual.arrangements import enumerate_patterns
 from bidual.losses import get_loss
 from bidual.problem import Problem
 from bidual.solvers.adaptive import _kernels
+from bidual.solvers.adaptive._polish import polish
 from bidual.solvers.adaptive.pricing import Pricer
 
 
@@ -83,7 +84,7 @@ def test_polishing_never_lowers_the_value():
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     before = np.maximum(X @ U.T, 0.0).T @ V[:, 0]
     values = np.zeros(50)
-    _kernels.polish(np.ascontiguousarray(X.T), V, U.copy(), np.ones((50, 1)), False, 0.0, values, 0, 50)
+    polish(np.ascontiguousarray(X.T), V, U.copy(), np.ones((50, 1)), False, 0.0, values, 0, 50)
     assert (values >= before - 1e-12).all()
 
 

@@ -584,3 +584,45 @@ def test_verbose_prints_the_certificate(capsys):
 
 def test_referee_patterns_are_those_of_the_example():
     assert len(lp_patterns(np.column_stack([X_LINE, np.ones(5)]))) == 10
+
+
+def test_a_fit_that_runs_out_of_time_is_audited():
+    """The bound of a stopped run must survive a much wider search at its dual point."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 8))
+    y = np.abs(X[:, 0]) - np.maximum(X @ rng.standard_normal(8), 0) + 0.1 * rng.standard_normal(300)
+    est = ReLURegressor(beta=0.002, tol=1e-9, time_limit=1.5, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        est.fit(X, y)
+    assert est.certificate_.method == "local search, audited"
+    assert est.certificate_.elapsed < 4.0
+    without = ReLURegressor(beta=0.002, tol=1e-9, time_limit=1.0, random_state=0, audit=False)
+    with pytest.warns(ConvergenceWarning):
+        without.fit(X, y)
+    assert without.certificate_.method == "local search"
+
+
+def test_max_neurons_limits_the_width_and_the_gap_says_what_it_costs():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1]
+    with pytest.warns(ConvergenceWarning):
+        narrow = ReLURegressor(beta=1e-3, tol=1e-3, max_neurons=3, random_state=0).fit(X, y)
+    free = ReLURegressor(beta=1e-3, tol=1e-3, random_state=0).fit(X, y)
+    assert narrow.n_neurons_ <= 3 < free.n_neurons_
+    assert narrow.lower_bound_ <= free.objective_ <= narrow.objective_
+    assert narrow.gap_ > free.gap_
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"max_neurons": 0}, "max_neurons must be an integer"),
+        ({"max_neurons": 3, "method": "exact"}, "max_neurons is for method='adaptive'"),
+        ({"max_neurons": 3, "activation": "gated"}, "max_neurons is for method='adaptive'"),
+        ({"audit": "yes"}, "audit must be True, False or 'auto'"),
+    ],
+)
+def test_bad_width_and_audit_are_named(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        ReLURegressor(**parameters).fit(np.arange(6.0).reshape(3, 2), np.arange(3.0))

@@ -51,6 +51,7 @@ class Training:
     method: str
     n_rows: int
     version: str
+    activation: str = "relu"
 
     @classmethod
     def of(cls, estimator: Any, n_rows: int) -> Training:
@@ -64,6 +65,7 @@ class Training:
             method=estimator.method,
             n_rows=n_rows,
             version=bidual.__version__,
+            activation=estimator.activation,
         )
 
 
@@ -181,7 +183,7 @@ class Model:
                 f"  features                     {len(self.feature_names)}, {scaling}: {names}",
                 f"  network                      {self.network!r}",
                 f"  trained on                   {training.n_rows} rows, {training.loss!r}, beta={training.beta:g}",
-                f"  by                           bidual {training.version}, method {training.method!r}",
+                f"  by                           bidual {training.version}, {training.activation}, {training.method}",
                 str(self.certificate),
             ]
         )

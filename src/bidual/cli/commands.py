@@ -17,6 +17,7 @@ import numpy as np
 
 from bidual._files import read_json
 from bidual._typing import Array, FloatArray
+from bidual.activations import ACTIVATIONS
 from bidual.cli.tables import Table, csv_text, read_table, write_csv
 from bidual.estimators import ReLUClassifier, ReLURegressor
 from bidual.losses import Loss, get_loss
@@ -79,8 +80,10 @@ def loss_argument(text: str) -> Loss:
     argument("--beta", type=float, default=1e-3, help="weight decay (default %(default)s)"),
     argument("--task", choices=("auto", "regression", "classification"), default="auto", help="default %(default)s"),
     argument("--loss", type=loss_argument, help="squared, huber:delta=2, quantile:tau=0.9, logistic, hinge, ..."),
+    argument("--activation", choices=tuple(ACTIVATIONS), help="relu, or gated: fixed gates, faster"),
     argument("--method", choices=METHODS, help="how to train"),
-    argument("--patterns", type=int, dest="n_patterns", metavar="N", help="activation patterns to sample"),
+    argument("--patterns", type=int, dest="n_patterns", metavar="N", help="activation patterns or gates to draw"),
+    argument("--max-neurons", type=int, metavar="N", help="largest width of the network"),
     argument("--no-bias", action="store_false", dest="bias", help="no hidden biases"),
     argument("--no-intercept", action="store_false", dest="fit_intercept", help="no output bias"),
     argument("--scale", choices=("standard", "none"), default="standard", help="of the columns (default %(default)s)"),
@@ -150,8 +153,10 @@ def fit(args: argparse.Namespace) -> None:
 _ESTIMATOR_OPTIONS = (
     "beta",
     "loss",
+    "activation",
     "method",
     "n_patterns",
+    "max_neurons",
     "bias",
     "fit_intercept",
     "tol",

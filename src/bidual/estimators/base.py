@@ -48,6 +48,8 @@ class BaseReLU(BaseEstimator):
         tol: float,
         max_iter: int,
         time_limit: float | None,
+        max_neurons: int | None,
+        audit: bool | str,
         warm_start: bool,
         random_state: int | np.random.RandomState | None,
         verbose: int,
@@ -64,6 +66,8 @@ class BaseReLU(BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.max_neurons = max_neurons
+        self.audit = audit
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
@@ -146,6 +150,8 @@ class BaseReLU(BaseEstimator):
             time_limit=self.time_limit,
             n_patterns=self.n_patterns,
             random_state=self.random_state,
+            max_neurons=self.max_neurons,
+            audit=self.tol <= 1e-3 if self.audit == "auto" else bool(self.audit),
             verbose=int(self.verbose),
         )
 
@@ -177,6 +183,12 @@ class BaseReLU(BaseEstimator):
             check_number("n_patterns", self.n_patterns, at_least=1, integer=True)
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, at_least=0.0)
+        if self.max_neurons is not None:
+            check_number("max_neurons", self.max_neurons, at_least=1, integer=True)
+            if self.method != "adaptive" or ACTIVATIONS[self.activation].gated:
+                raise ValueError("max_neurons is for method='adaptive' and activation='relu': use these, or None")
+        if self.audit != "auto" and not isinstance(self.audit, bool | np.bool_):
+            raise ValueError(f"audit must be True, False or 'auto', got {self.audit!r}")
 
     # ---- prediction ----------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ class ReLUClassifier(ClassifierMixin, BaseReLU):
         "logistic" (or "softmax"), "hinge", "squared_hinge", "squared" (least squares on the codes), or an object.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights.
-    architecture, activation, method, n_patterns, gates, bias, fit_intercept, tol, max_iter, time_limit, warm_start, \
-random_state, verbose
+    architecture, activation, method, n_patterns, gates, bias, fit_intercept, tol, max_iter, time_limit, \
+max_neurons, audit, warm_start, random_state, verbose
         As in :class:`ReLURegressor`.
 
     Attributes
@@ -79,6 +79,8 @@ random_state, verbose
         tol: float = 1e-4,
         max_iter: int = 200,
         time_limit: float | None = None,
+        max_neurons: int | None = None,
+        audit: bool | str = "auto",
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -97,6 +99,8 @@ random_state, verbose
             tol,
             max_iter,
             time_limit,
+            max_neurons,
+            audit,
             warm_start,
             random_state,
             verbose,

@@ -55,6 +55,10 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         Rounds of "adaptive", iterations of the convex solver otherwise.
     time_limit : float or None, default=None
         Seconds after which the best network so far is returned with its gap.
+    max_neurons : int or None, default=None
+        Largest width of the network of "adaptive"; the gap then tells what the narrowness costs.
+    audit : bool or "auto", default="auto"
+        Whether "adaptive" checks its gap by a wider search before it says that it is done; "auto": if ``tol <= 1e-3``.
     warm_start : bool, default=False
         Start from the network of the previous fit ("sampled": its patterns are added; "gated": its gates, unless
         ``gates`` says which).
@@ -107,6 +111,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         tol: float = 1e-4,
         max_iter: int = 200,
         time_limit: float | None = None,
+        max_neurons: int | None = None,
+        audit: bool | str = "auto",
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -124,6 +130,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
             tol,
             max_iter,
             time_limit,
+            max_neurons,
+            audit,
             warm_start,
             random_state,
             verbose,

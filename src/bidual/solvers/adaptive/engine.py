@@ -15,7 +15,9 @@ starts and from families of starts that the loop never uses; if that raises g, t
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +45,12 @@ PROOF_PATTERNS = 20_000
 _NEWTON_ENTRIES = 20_000_000
 
 
+#: Share of the time limit that is kept for an audit of what there is by then.
+_RESERVE = 0.15
+#: A method of :class:`Pricer`: dual point, neurons, effort, deadline, value known to be attained.
+Search = Callable[[FloatArray, FloatArray, int, float, float], Candidates]
+
+
 class _Stop(Exception):
     """Out of time, or stopped by the callback."""
 
@@ -63,7 +71,7 @@ class _Engine:
         self.pricer = Pricer(problem, rng)
         # As many starts in the final search as are cheap: a missed narrow maximum makes the gap a lie.
         # (Few dimensions have few maxima.)
-        final = int(np.clip(2_000_000 / max(problem.reduced.size, 1), 128, 512))
+        final = int(np.clip(4_000_000 / max(problem.reduced.size, 1), 128, 1024))
         final = min(final, 40 * max(problem.reduced.shape[1], 1))
         self.efforts = (final // 4, final)
         self.history: list[HistoryEntry] = []
@@ -133,7 +141,7 @@ class _Engine:
 
     def price(self, V: FloatArray, directions: FloatArray, enough: float) -> Candidates:
         """Quick search first; a wider one if it finds no violation above ``enough``."""
-        effort = int(np.clip(0.25 / max(self.gap, self.tol, 1e-4), 32, 192))
+        effort = int(np.clip(0.25 / max(self.gap, self.tol, 1e-4), 32, 64))
         found = self.pricer.quick(V, directions, effort, self.deadline)
         if found.best <= self.problem.beta * (1.0 + enough):
             found = found.joined(self.pricer.strong(V, directions, effort // 2, self.deadline))
@@ -163,20 +171,26 @@ class _Engine:
             if self.gap <= self.tol or violation <= 0.2 * self.gap or k == rounds - 1:
                 break
             self.cuts = found.take(found.values > p.beta * (1.0 + 0.02 * violation)).distinct(300, 0.9995)
+            kept = np.flatnonzero((t > 0) | (self.constraint_values(V, atoms) > 0.95 * p.beta))
             atoms = replace(
-                atoms, U=np.vstack([atoms.U, self.cuts.directions]), alpha=np.vstack([atoms.alpha, self.cuts.outputs])
+                atoms,
+                U=np.vstack([atoms.U[kept], self.cuts.directions]),
+                alpha=np.vstack([atoms.alpha[kept], self.cuts.outputs]),
             )
-            t = np.concatenate([t, np.zeros(len(self.cuts))])
+            t = np.concatenate([t[kept], np.zeros(len(self.cuts))])
         used = self.sparse(used, step.value)
-        idle = np.flatnonzero(t == 0)
-        U = atoms.U[idle] / np.linalg.norm(atoms.U[idle], axis=1, keepdims=True)
-        G = p.spread(V)
-        values = np.einsum("kc,kc->k", np.maximum(p.reduced @ U.T, 0.0).T @ G, atoms.alpha[idle])
+        idle = atoms.take(t == 0)
+        values = self.constraint_values(V, idle)
         close = values > 0.98 * p.beta
-        self.cuts = Candidates(U[close], atoms.alpha[idle][close], values[close]).joined(
+        self.cuts = Candidates(unit_rows(idle.U[close]), idle.alpha[close], values[close]).joined(
             found.take(found.values > p.beta)
         )
         return used
+
+    def constraint_values(self, V: FloatArray, atoms: Neurons) -> FloatArray:
+        """The dual constraint at each atom; its limit is beta."""
+        H = np.maximum(self.problem.reduced @ atoms.U.T, 0.0)
+        return np.asarray(np.einsum("kc,kc->k", H.T @ self.problem.spread(V), atoms.alpha) / atoms.costs)
 
     def sparse(self, neurons: Neurons, value: float) -> Neurons:
         """Without small neurons, the others adjusted to their absence, while the objective hardly rises.
@@ -202,25 +216,41 @@ class _Engine:
         """
         for effort in efforts:
             before = self.g  # finding less than the tolerance can tell is finding nothing
-            for search in (self.pricer.audit, self.pricer.strong):
-                found = search(self.V, self.neurons.U, effort, self.deadline, floor=self.g)
+            for search in self.searches:
+                self.reprice(search, effort)
                 self.check_time()
-                if found.best > self.g:
-                    self.g = found.best
-                    dual = lower_bound(self.problem, self.V, self.g, self.g)
-                    self.dual = dual if dual.value > self.zero.value else self.zero
-                    more = found.take(found.values > self.problem.beta).distinct(200, 0.9995)
-                    self.cuts = self.cuts.joined(more)
-                    if self.gap > self.tol:
-                        return False
+                if self.gap > self.tol:
+                    return False
             if warm and self.g <= before * (1.0 + 0.02 * self.tol):
                 break
         return True
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """What an audit consists of."""
+        return self.pricer.audit, self.pricer.strong
+
+    def reprice(self, search: Search, effort: int) -> None:
+        """Search again at the best dual point, and lower its bound by what is found."""
+        found = search(self.V, self.neurons.U, effort, self.deadline, self.g)
+        if found.best > self.g:
+            self.g = found.best
+            dual = lower_bound(self.problem, self.V, self.g, self.g)
+            self.dual = dual if dual.value > self.zero.value else self.zero
+            self.cuts = self.cuts.joined(found.take(found.values > self.problem.beta).distinct(200, 0.9995))
+
+    def audit_until(self, deadline: float) -> bool:
+        """Audit a run that was stopped, whatever its gap; True if there was time for all of it."""
+        self.deadline = deadline
+        for search in self.searches:
+            self.reprice(search, self.efforts[0])
+        return time.perf_counter() < deadline
 
     def trivial(self) -> bool:
         """Whether the network without neurons is optimal."""
         V = self.dual_point(np.zeros_like(self.problem.Y) + self.neurons.intercept)
         found = self.pricer.strong(V, self.neurons.U, 32, self.deadline)
+        found = found.joined(self.pricer.quick(V, self.neurons.U, 32, self.deadline))
         self.bounded(V, found)
         return self.gap <= self.tol
 
@@ -240,8 +270,11 @@ class _Engine:
         for k in range(1, max_iter + 1):
             before = self.objective
             neurons = self.move(neurons, delta)
-            neurons = merged(p, neurons, 0.02 * self.gap * self.objective)
-            neurons = self.correct_and_price(neurons, 4)
+            self.offer(neurons)
+            self.note()
+            # the first gap is large because nothing has been priced yet, not because the network is bad
+            neurons = merged(p, neurons, 0.02 * min(self.gap, 0.01) * self.objective)
+            neurons = self.correct_and_price(neurons, 6)
             if self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
                 return k, True
             delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.gap) else 0.4), 1e-4)
@@ -311,19 +344,24 @@ def run(problem: Problem, options: Options) -> Solution:
     began = time.perf_counter()
     deadline = np.inf if options.time_limit is None else began + options.time_limit
     rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
-    engine = _Engine(problem, options.tol, deadline, rng, options.verbose)
+    reserve = _RESERVE * (options.time_limit or 0.0) if options.audit else 0.0
+    engine = _Engine(problem, options.tol, deadline - reserve, rng, options.verbose)
     if options.directions is not None:
         engine.pricer.pool = unit_rows(options.directions @ problem.basis)
-    n_iter, converged, status = 0, False, "stopped at time_limit"
-    try:
-        # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
-        with threadpool_limits(1, user_api="blas"):
+    n_iter, audited, status = 0, False, "stopped at time_limit"
+    # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
+    with threadpool_limits(1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
+        try:
             n_iter, converged = engine.run(options.max_iter, options.audit, options.start)  # type: ignore[arg-type]
-        status = "converged" if converged else "stopped at max_iter"
-    except _Stop:
-        pass
-    except KeyboardInterrupt:
-        status = "interrupted"
+            status = "converged" if converged else "stopped at max_iter"
+            audited = options.audit and converged
+        except _Stop:
+            pass
+        except KeyboardInterrupt:
+            status = "interrupted"
+            deadline = min(deadline, time.perf_counter() + max(1.0, _RESERVE * (time.perf_counter() - began)))
+        if options.audit and not audited:  # a second Ctrl-C skips it
+            audited = engine.audit_until(deadline)
     if options.max_neurons is not None and len(engine.neurons) > options.max_neurons:
         engine.narrow(options.max_neurons)
         status = f"limited to max_neurons={options.max_neurons}"
@@ -331,7 +369,7 @@ def run(problem: Problem, options: Options) -> Solution:
     with threadpool_limits(1, user_api="blas"):
         neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
     bound, proven = engine.dual, None
-    method = "local search, audited" if options.audit and converged else "local search"
+    method = "local search, audited" if audited else "local search"
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
     if patterns is not None:
         proven = certify_patterns(problem, patterns, engine.V)

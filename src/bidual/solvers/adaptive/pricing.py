@@ -5,7 +5,7 @@ For a gradient V at the outputs, :math:`G = A^T V` at the lifted rows, the quest
 .. math:: g(V) = \max_{\|u\| \le 1} \| G^T (M u)_+ \|_2,
 
 a non-convex problem with very many nearly equal local maxima. It is answered by local search from many starts, each
-polished to an exact local maximum (:func:`bidual.solvers.adaptive._kernels.polish`); the answer is a lower bound on g,
+polished to an exact local maximum (:func:`bidual.solvers.adaptive._polish.polish`); the answer is a lower bound on g,
 as good as the starts are varied. :meth:`Pricer.quick` serves the inner loop, :meth:`Pricer.strong` ends it, and
 :meth:`Pricer.audit` checks the result from starts that neither of the two has used.
 """
@@ -20,9 +20,10 @@ import numpy as np
 from bidual._typing import Array, FloatArray
 from bidual.problem import Problem
 from bidual.solvers.adaptive import _kernels
+from bidual.solvers.adaptive._polish import polish
 
 #: Starts on their way to less than this share of the best are abandoned.
-_HOPE = 0.9
+_HOPE = 0.95
 #: Starts of one piece of parallel work.
 _PIECE = 4
 
@@ -126,30 +127,34 @@ class Pricer:
     ) -> Candidates:
         """Exact local maxima from the rows of ``U``.
 
-        With one output, ``A`` holds the signs (default: random; more starts are worth more than both signs of each).
-        With several, the output
-        direction is optimised along with u. ``floor`` is a value known to be attained.
+        With one output, ``A`` holds the signs (default: the sign of the value at the start, for a quarter of them the
+        opposite: more starts are worth more than both signs of each). With several, the output direction is optimised
+        along with u. ``floor`` is a value known to be attained.
         """
         G = np.ascontiguousarray(self.problem.spread(V))
         C = G.shape[1]
         U = unit_rows(np.asarray(U, dtype=np.float64)) if A is None else np.asarray(U, dtype=np.float64)
         if A is None:
-            A = np.ones((len(U), C)) if C > 1 else self.rng.choice([-1.0, 1.0], size=(len(U), 1))
+            A = np.ones((len(U), C)) if C > 1 else self._signs(G, U)
         U, A = np.array(U, order="C"), np.array(A, order="C", dtype=np.float64)
         values = np.zeros(len(U))
         if self.rank and len(U):
             # the first piece says what is worth finishing: decided before the threads start, so that they do not matter
-            _kernels.polish(self.XT, G, U, A, C > 1, 0.0, values, 0, min(_PIECE, len(U)))
+            polish(self.XT, G, U, A, C > 1, 0.0, values, 0, min(_PIECE, len(U)))
             cutoff = _HOPE * max(float(values.max()), floor)
 
             def work(start: int, stop: int) -> None:
                 if time.perf_counter() < deadline:
-                    _kernels.polish(self.XT, G, U, A, C > 1, cutoff, values, start + _PIECE, stop + _PIECE)
+                    polish(self.XT, G, U, A, C > 1, cutoff, values, start + _PIECE, stop + _PIECE)
 
             _kernels.over_pieces(work, max(len(U) - _PIECE, 0), _PIECE)
         order = np.argsort(-values, kind="stable")
         order = order[values[order] > 0]
         return Candidates(U[order], A[order], values[order])
+
+    def _signs(self, G: FloatArray, U: FloatArray) -> FloatArray:
+        ahead = np.maximum(self.X @ U.T, 0.0).T @ G >= 0
+        return np.where(ahead ^ (self.rng.random((len(U), 1)) < 0.25), 1.0, -1.0)
 
     def ascend(self, V: FloatArray, U: FloatArray, steps: int) -> Candidates:
         """Gradient ascent in float32 from the rows of ``U``, both signs at once; values are approximate."""
@@ -211,6 +216,23 @@ class Pricer:
         U[1::2] = U[1::2] @ self._whiten
         return unit_rows(U)
 
+    def explorers(self, k: int) -> FloatArray:
+        """``k`` starts of each of four kinds that know nothing of earlier maxima.
+
+        Sums of a few rows with random signs, of many rows, the same in the metric of the data, and Gaussians. Narrow
+        maxima lie anywhere, and only numbers find them (one start in thousands; no kind is clearly the best).
+        """
+        rows = unit_rows(self.X)
+        if not len(rows):
+            return self.gaussians(k)
+
+        def sums(size: int) -> FloatArray:
+            picks = self.rng.integers(len(rows), size=(k, size))
+            return np.einsum("ks,ksr->kr", self.rng.choice([-1.0, 1.0], size=(k, size)), rows[picks])
+
+        many = max(2, min(len(rows) // 4, 2 * self.rank))
+        return np.vstack([sums(3), sums(many), sums(many) @ self._whiten, self.gaussians(k)])
+
     def noisy(self, U: FloatArray, k: int, sigma: float) -> FloatArray:
         """``k`` of the unit rows of ``U``, each moved by Gaussian noise of norm about ``sigma``."""
         if not len(U) or not self.rank:
@@ -247,33 +269,34 @@ class Pricer:
             near = np.vstack([self.noisy(neurons, len(neurons), s) for s in (0.1, 0.2, 0.4, 0.4) * (1 + copies // 4)])
             groups += [
                 self._best(V, near, 0, 2 * effort),
-                self._best(V, near[: 8 * effort], 3, effort),
-                self._best(V, self._some(neurons, 2 * effort), 0, 2 * effort),
+                self._best(V, near[: 8 * effort], 3, effort // 2),
+                self._best(V, neurons, 0, effort),
             ]
         if len(self.pool):
             groups.append(self._best(V, self.pool, 0, effort))
         found = self.polish(V, np.vstack([u for u, _ in groups]), np.vstack([a for _, a in groups]), deadline)
+        found = found.joined(self.polish(V, self.explorers(effort // 8), None, deadline, floor=found.best))
         self.remember(found)
         return found
 
     def strong(
         self, V: FloatArray, neurons: FloatArray, effort: int = 128, deadline: float = np.inf, floor: float = 0.0
     ) -> Candidates:
-        """Polish without screening: neurons, neurons with noise, Gaussians, earlier maxima; and the quick search."""
+        """Polish without screening: neurons, neurons with noise, earlier maxima, explorers."""
         neurons = unit_rows(neurons)
-        starts = [self._some(neurons, 2 * effort), *(self.noisy(neurons, effort, s) for s in (0.1, 0.4, 0.8))]
-        found = self.polish(
-            V, np.vstack([*starts, self.gaussians(effort), self.pool[:effort]]), deadline=deadline, floor=floor
-        )
-        return found.joined(self.quick(V, neurons, effort, deadline))
+        near = [self.noisy(neurons, effort, s) for s in (0.1, 0.2, 0.4, 0.8)]
+        starts = [self._some(neurons, 2 * effort), *near, self.pool[:effort], self.explorers(effort // 2)]
+        found = self.polish(V, np.vstack(starts), deadline=deadline, floor=floor)
+        self.remember(found)
+        return found
 
     def audit(
         self, V: FloatArray, neurons: FloatArray, effort: int = 128, deadline: float = np.inf, floor: float = 0.0
     ) -> Candidates:
-        """Polish starts of other families: mixes of neurons, opposites, data points, their differences and means."""
+        """Polish starts of other families: mixes of neurons, opposites, data points, differences; more explorers."""
         rng, X = self.rng, self.X
         neurons = unit_rows(neurons)
-        families = [-neurons[:effort]]
+        families = [-neurons[:effort], self.explorers(effort)]
         bases = [b for b in (neurons, self.pool) if len(b)]
         for base in bases:
             i, j = rng.integers(len(base), size=(2, effort))
@@ -282,11 +305,6 @@ class Pricer:
         if len(rows):
             i, j = rng.integers(len(rows), size=(2, effort))
             families += [rows[i[: effort // 2]], -rows[i[effort // 2 :]], rows[i] - rows[j]]
-            size = max(2, min(len(rows) // 4, 2 * self.rank))
-            picks = rng.integers(len(rows), size=(effort, size))
-            signs = rng.choice([-1.0, 1.0], size=(effort, size))
-            families.append(np.einsum("ks,ksr->kr", signs, rows[picks]))
-            families.append(np.einsum("ks,ksr->kr", signs, rows[picks]) @ self._whiten)
         if len(rows) and len(neurons) and self.rank > 1:
             # neurons projected onto the hyperplanes of some of the rows nearest to them
             base = neurons[rng.integers(len(neurons), size=effort)]
