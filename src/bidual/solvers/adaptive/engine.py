@@ -74,6 +74,8 @@ class _Engine:
         final = int(np.clip(4_000_000 / max(problem.reduced.size, 1), 128, 1024))
         final = min(final, 40 * max(problem.reduced.shape[1], 1))
         self.efforts = (final // 4, final)
+        # With several outputs corrective steps are dear, and moving the neurons does more.
+        self.most_cuts = 300 if problem.n_outputs == 1 else 100
         self.history: list[HistoryEntry] = []
         self.loss: Loss = problem.loss
         self.epsilon = 0.0
@@ -93,6 +95,14 @@ class _Engine:
     @property
     def gap(self) -> float:
         return relative_gap(self.objective, self.dual.value)
+
+    @property
+    def resolution(self) -> float:
+        """What is worth telling apart, relative to the objective.
+
+        A gap of many percents is mostly that of a poor dual point: it says little about the network.
+        """
+        return max(min(self.gap, 0.01), self.tol)
 
     def _objective(self, neurons: Neurons) -> float:
         F = self.problem.pool(np.maximum(self.problem.reduced @ neurons.U.T, 0.0)) @ neurons.alpha + neurons.intercept
@@ -170,7 +180,7 @@ class _Engine:
             violation = found.best / p.beta - 1.0
             if self.gap <= self.tol or violation <= 0.2 * self.gap or k == rounds - 1:
                 break
-            self.cuts = found.take(found.values > p.beta * (1.0 + 0.02 * violation)).distinct(300, 0.9995)
+            self.cuts = found.take(found.values > p.beta * (1.0 + 0.02 * violation)).distinct(self.most_cuts, 0.9995)
             kept = np.flatnonzero((t > 0) | (self.constraint_values(V, atoms) > 0.95 * p.beta))
             atoms = replace(
                 atoms,
@@ -197,7 +207,7 @@ class _Engine:
 
         The interior point method spreads weight over many nearly equal atoms; few are needed.
         """
-        allowed = value + 0.03 * max(self.gap, self.tol) * self.objective
+        allowed = value + 0.03 * self.resolution * self.objective
         order = np.argsort(-neurons.costs, kind="stable")
         share = np.cumsum(neurons.costs[order]) / max(float(neurons.costs.sum()), np.finfo(float).tiny)
         for dropped in (0.3, 0.1, 0.03, 0.01):
@@ -249,8 +259,9 @@ class _Engine:
     def trivial(self) -> bool:
         """Whether the network without neurons is optimal."""
         V = self.dual_point(np.zeros_like(self.problem.Y) + self.neurons.intercept)
-        found = self.pricer.strong(V, self.neurons.U, 32, self.deadline)
-        found = found.joined(self.pricer.quick(V, self.neurons.U, 32, self.deadline))
+        found = self.pricer.quick(V, self.neurons.U, 32, self.deadline)
+        if found.best <= self.problem.beta * (1.0 + self.tol):
+            found = found.joined(self.pricer.strong(V, self.neurons.U, 32, self.deadline))
         self.bounded(V, found)
         return self.gap <= self.tol
 
@@ -272,12 +283,11 @@ class _Engine:
             neurons = self.move(neurons, delta)
             self.offer(neurons)
             self.note()
-            # the first gap is large because nothing has been priced yet, not because the network is bad
-            neurons = merged(p, neurons, 0.02 * min(self.gap, 0.01) * self.objective)
-            neurons = self.correct_and_price(neurons, 6)
+            neurons = merged(p, neurons, 0.02 * self.resolution * self.objective)
+            neurons = self.correct_and_price(neurons, 6 if p.n_outputs == 1 else 2)
             if self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
                 return k, True
-            delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.gap) else 0.4), 1e-4)
+            delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.resolution) else 0.4), 1e-4)
             self.sharpen()
         return max_iter, False
 
@@ -296,15 +306,15 @@ class _Engine:
         m, r = neurons.U.shape
         if p.n_outputs > 1:
             pairs = PairGradient(p, self.loss, neurons)
-            pairs.nesterov(150, 0.01 * self.gap, self.deadline)
+            pairs.nesterov(300, 0.01 * self.resolution, self.deadline)
             return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
-            flow.run(200, 0.01 * self.gap, self.deadline)
+            flow.run(200, 0.01 * self.resolution, self.deadline)
             U, signs, b = flow.result()
             return Neurons(U, signs[:, None], np.array([b]))
         newton = SmoothedNewton(p, self.loss)
-        return newton.run(neurons, delta, 6, 0.05 * self.gap * self.objective, deadline=self.deadline)[0]
+        return newton.run(neurons, delta, 6, 0.05 * self.resolution * self.objective, deadline=self.deadline)[0]
 
     def narrow(self, width: int) -> None:
         """Replace the best network by one of at most ``width`` neurons."""

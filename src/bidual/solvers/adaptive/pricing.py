@@ -263,6 +263,8 @@ class Pricer:
         an ascent (as they are, they are worth nothing).
         """
         neurons = unit_rows(neurons)
+        if self.problem.n_outputs > 1:
+            return self._quick_vector(V, neurons, effort, deadline)
         groups = [self._best(V, self.gaussians(8 * effort), 12, effort)]
         if len(neurons):
             copies = 1 + 24 * effort // len(neurons)
@@ -276,6 +278,21 @@ class Pricer:
             groups.append(self._best(V, self.pool, 0, effort))
         found = self.polish(V, np.vstack([u for u, _ in groups]), np.vstack([a for _, a in groups]), deadline)
         found = found.joined(self.polish(V, self.explorers(effort // 8), None, deadline, floor=found.best))
+        self.remember(found)
+        return found
+
+    def _quick_vector(self, V: FloatArray, neurons: FloatArray, effort: int, deadline: float) -> Candidates:
+        """With several outputs an ascent comes within percents of a maximum in a fiftieth of the time of polishing."""
+        near = [self.noisy(neurons, max(len(neurons), 2 * effort), s) for s in (0.1, 0.4)]
+        starts = np.vstack([self.gaussians(8 * effort), neurons, *near, self.pool])
+        climbed = self.ascend(V, starts, 10).distinct(300, 0.999)
+        H = np.maximum(self.X @ climbed.directions.T, 0.0).T @ self.problem.spread(V)
+        values = np.linalg.norm(H, axis=1)  # in float64: a bound rests on the largest
+        found = Candidates.none(self.rank, H.shape[1]).joined(
+            Candidates(climbed.directions, H / np.maximum(values, 1e-300)[:, None], values)
+        )
+        best = found.take(slice(0, effort // 4))
+        found = self.polish(V, best.directions, best.outputs, deadline).joined(found)
         self.remember(found)
         return found
 
