@@ -12,6 +12,9 @@ from bidual.arrangements import Patterns
 from bidual.certificates import DualBound
 from bidual.problem import GatedNeurons, Neurons, Problem
 
+#: Up to this many activation patterns are enumerated to prove a bound.
+PROOF_PATTERNS = 20_000
+
 
 @dataclass(frozen=True)
 class Options:

@@ -18,9 +18,7 @@ from bidual.arrangements import Patterns, few_patterns
 from bidual.certificates import lower_bound, pattern_bound
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adaptive.corrective import fit_intercept
-from bidual.solvers.adaptive.engine import PROOF_PATTERNS
-from bidual.solvers.adaptive.pricing import Pricer
-from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
 from bidual.solvers.conic import FiniteProgram
 
 #: Starts of each family in the search for the most violating neuron.
@@ -76,6 +74,9 @@ def _best_constant(problem: Problem) -> tuple[FloatArray, FloatArray]:
 
 def _search(problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
     """The largest value of the dual constraint at ``V`` that local search finds."""
+    from bidual.solvers.adaptive.pricing import Pricer  # numba takes a moment to load: only when it is needed
+
     pricer = Pricer(problem, np.random.default_rng(check_random_state(random_state).randint(2**31)))
-    found = pricer.strong(V, np.zeros((0, problem.reduced.shape[1])), _EFFORT)
+    nothing = np.zeros((0, problem.reduced.shape[1]))
+    found = pricer.quick(V, nothing, _EFFORT).joined(pricer.strong(V, nothing, _EFFORT))
     return max(found.best, pricer.audit(V, found.directions[:_EFFORT], _EFFORT, floor=found.best).best)

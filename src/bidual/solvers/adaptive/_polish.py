@@ -8,8 +8,29 @@ from numba import njit
 from bidual._typing import Array
 from bidual.solvers.adaptive._kernels import JIT
 
+# Signatures are spelled out: inferred ones differ in literal integers, and each would be compiled.
+V, M = "float64[::1]", "float64[:,::1]"
 
-@njit(**JIT)
+
+@njit(f"float64({V}, {V})", **JIT)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """``x^T y`` with four sums, which need not wait for each other."""
+    a = b = c = d = 0.0
+    n = len(x)
+    i = 0
+    while i + 3 < n:
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
+        i += 4
+    while i < n:
+        a += x[i] * y[i]
+        i += 1
+    return (a + b) + (c + d)
+
+
+@njit(f"void({M}, {V}, {V})", **JIT)
 def _times(XT, p, out):  # type: ignore[no-untyped-def]
     """``out = X p``, by columns: that vectorises."""
     r, n = XT.shape
@@ -28,7 +49,7 @@ def _times(XT, p, out):  # type: ignore[no-untyped-def]
         j += 1
 
 
-@njit(**JIT)
+@njit(f"void({V}, int64[::1], int64, int64)", **JIT)
 def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
     """Restore the heap order (smallest first) of ``t[:m]`` below ``root``, carrying ``index`` along."""
     while True:
@@ -44,7 +65,7 @@ def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
         root = child
 
 
-@njit(**JIT)
+@njit(f"void({M}, {V}, {V})", **JIT)
 def _back_times(XT, m, out):  # type: ignore[no-untyped-def]
     """``out = X^T m``, four columns at a time in two halves: additions that need not wait for each other."""
     r, n = XT.shape
@@ -75,25 +96,7 @@ def _back_times(XT, m, out):  # type: ignore[no-untyped-def]
         j += 1
 
 
-@njit(**JIT)
-def _dot(x, y):  # type: ignore[no-untyped-def]
-    """``x^T y`` with four sums, which need not wait for each other."""
-    a = b = c = d = 0.0
-    n = len(x)
-    i = 0
-    while i + 3 < n:
-        a += x[i] * y[i]
-        b += x[i + 1] * y[i + 1]
-        c += x[i + 2] * y[i + 2]
-        d += x[i + 3] * y[i + 3]
-        i += 4
-    while i < n:
-        a += x[i] * y[i]
-        i += 1
-    return (a + b) + (c + d)
-
-
-@njit(**JIT)
+@njit(f"boolean({M}, int64, {M}, {M}, int64)", **JIT)
 def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     """Append row ``i`` to the QR factors of the sticky rows; False if it depends on them."""
     r = XT.shape[0]
@@ -122,7 +125,7 @@ def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**JIT)
+@njit(f"void({M}, {M}, int64, int64)", **JIT)
 def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
     """Remove column ``where`` of the ``k`` columns of R, and turn R back to a triangle."""
     r = Q.shape[1]
@@ -140,7 +143,7 @@ def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
             Q[e, j], Q[e + 1, j] = c * low + s * high, c * high - s * low
 
 
-@njit(**JIT)
+@njit(f"int64({M}, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {M}, {M}, int64, int64)", **JIT)
 def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
 

@@ -36,11 +36,9 @@ from bidual.solvers.adaptive.newton import SmoothedNewton
 from bidual.solvers.adaptive.pair_gradient import PairGradient, pair_start
 from bidual.solvers.adaptive.pricing import Candidates, Pricer, unit_rows
 from bidual.solvers.adaptive.smoothing import SmoothedLoss
-from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
 from bidual.solvers.reduce import reduce_neurons
 
-#: Up to this many activation patterns are enumerated to prove the bound.
-PROOF_PATTERNS = 20_000
 #: Largest number of entries in the Hessian blocks of all neurons; beyond it, neurons move by gradients.
 _NEWTON_ENTRIES = 20_000_000
 

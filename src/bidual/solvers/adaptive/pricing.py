@@ -286,10 +286,11 @@ class Pricer:
         near = [self.noisy(neurons, max(len(neurons), 2 * effort), s) for s in (0.1, 0.4)]
         starts = np.vstack([self.gaussians(8 * effort), neurons, *near, self.pool])
         climbed = self.ascend(V, starts, 10).distinct(300, 0.999)
-        H = np.maximum(self.X @ climbed.directions.T, 0.0).T @ self.problem.spread(V)
+        U = unit_rows(climbed.directions)
+        H = np.maximum(self.X @ U.T, 0.0).T @ self.problem.spread(V)
         values = np.linalg.norm(H, axis=1)  # in float64: a bound rests on the largest
         found = Candidates.none(self.rank, H.shape[1]).joined(
-            Candidates(climbed.directions, H / np.maximum(values, 1e-300)[:, None], values)
+            Candidates(U, H / np.maximum(values, 1e-300)[:, None], values).take(values > 0)
         )
         best = found.take(slice(0, effort // 4))
         found = self.polish(V, best.directions, best.outputs, deadline).joined(found)
