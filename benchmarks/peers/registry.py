@@ -90,9 +90,9 @@ def quick(method: str) -> list[Peer]:
 
 
 def default(method: str) -> list[Peer]:
-    """About 25 minutes on two cores."""
+    """Three quarters of an hour on two cores."""
     return [
-        Peer("ours", Ours(method), 15),
+        Peer("ours", Ours(method), 20),
         Peer("Adam m=50, 4000 steps", Adam(50, 4000), 12, (0, 1, 2)),
         Peer("Adam m=200, 4000 steps", Adam(200, 4000), 20, (0, 1, 2)),
         Peer("L-BFGS m=200", LBFGS(200), 6),
