@@ -45,8 +45,8 @@ def _invert(A, inverse):  # type: ignore[no-untyped-def]
 def _best_mu(Q, b, tau, mu, u, U):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\mu + b^T (\mu I - Q)^{-1} b / 4 - \tau \log\det(\mu I - Q)`, starting from ``mu``.
 
-    Newton steps on :math:`N^{-1/2} = 1` with :math:`N = \|u\|^2 + \tau \, \mathrm{tr} (\mu I - Q)^{-1}`, nearly linear in mu
-    (as for a trust region). Returns mu and the log-determinant; ``u`` becomes the maximiser of
+    Newton steps on :math:`N^{-1/2} = 1` with :math:`N = \|u\|^2 + \tau \, \mathrm{tr} (\mu I - Q)^{-1}`, nearly
+    linear in mu (as for a trust region). Returns mu and the log-determinant; ``u`` becomes the maximiser of
     :math:`b^T u - u^T (\mu I - Q) u`, ``U`` the inverse.
     """
     d = len(b)
@@ -95,8 +95,9 @@ def evaluate(x, X, w, n_plus, n_minus, b0, cuts, tau, eps, mu, gradient, diagona
     r"""Value of the smoothed bound, the bound itself, gradient and rough diagonal of the Hessian.
 
     Rows of X have norm one: first ``n_plus`` with positive weights, then ``n_minus`` with negative ones (signs
-    dropped). ``x`` holds log s, the logits of (k, p, m), then for the F rows of ``cuts`` log lambda, the logarithms
-    of the products' multipliers, and the vectors y; ``mu[0]`` is replaced by the best one. At return ``u`` and ``U`` are the primal point of the relaxation.
+    dropped). ``x`` holds log s, the logits of (k, p, m), then for the F rows of ``cuts`` half the logarithms of
+    :math:`\lambda^2 - \|y\|^2`, the logarithms of the products' multipliers, and the vectors y. ``mu[0]`` is replaced
+    by the best one; ``u`` and ``U`` become the primal point of the relaxation.
     """
     d = X.shape[1]
     F = len(cuts)
@@ -125,27 +126,29 @@ def evaluate(x, X, w, n_plus, n_minus, b0, cuts, tau, eps, mu, gradient, diagona
             smooth += eps * half * pi[i, e] * (x[j + e] - log)
     Q = np.dot(X.T * c, X)
     b = b0 + np.dot(lin, X[n_plus:])
+    # the barriers of many cuts must not add up to more than that of the matrix
+    tau_cut = tau * d / (2.0 * F + 1.0)
+    tau_pair = 2.0 * tau * d / (F * F + 1.0)
     lengths = np.empty(F)
-    for f in range(F):
-        s = np.exp(2.0 * x[at_cut + f])
-        for j in range(d):
-            s += x[at_y + f * d + j] ** 2
-        lengths[f] = np.sqrt(s)
-        weight = lengths[f]
-        smooth -= 2.0 * tau * x[at_cut + f]
-        for j in range(d):
-            b[j] += weight * cuts[f, j]
-            for k in range(d):
-                Q[j, k] -= 0.5 * (cuts[f, j] * x[at_y + f * d + k] + cuts[f, k] * x[at_y + f * d + j])
-    e = at_pair
-    for f in range(F):
-        for g in range(f):
-            weight = np.exp(x[e])
-            smooth -= tau * x[e]
+    if F:
+        y = x[at_y:].reshape(F, d)
+        products = np.zeros((F, F))
+        e = at_pair
+        for f in range(F):
+            s = np.exp(2.0 * x[at_cut + f])
             for j in range(d):
-                for k in range(d):
-                    Q[j, k] += 0.5 * weight * (cuts[f, j] * cuts[g, k] + cuts[g, j] * cuts[f, k])
-            e += 1
+                s += y[f, j] ** 2
+            lengths[f] = np.sqrt(s)
+            smooth -= 2.0 * tau_cut * x[at_cut + f]
+            for g in range(f):
+                products[f, g] = np.exp(x[e])
+                smooth -= tau_pair * x[e]
+                e += 1
+        b += np.dot(lengths, cuts)
+        half_Q = np.dot(cuts.T, np.dot(products, cuts) - y)
+        for j in range(d):
+            for k in range(d):
+                Q[j, k] += 0.5 * (half_Q[j, k] + half_Q[k, j])
     mu[0], logdet = _best_mu(Q, b, tau, mu[0], u, U)
     bound = const + mu[0] + 0.5 * np.dot(b, u)
     for j in range(d):
@@ -174,23 +177,23 @@ def evaluate(x, X, w, n_plus, n_minus, b0, cuts, tau, eps, mu, gradient, diagona
             gradient[j + 2] = pi[o, 2] * (g2 - mean)
             for e in range(3):
                 diagonal[j + e] = half * eps * (pi[o, e] + 1e-3)
-    for f in range(F):
-        a_u = np.dot(cuts[f], u)
-        weight = np.exp(2.0 * x[at_cut + f]) / lengths[f]
-        gradient[at_cut + f] = weight * a_u - 2.0 * tau
-        diagonal[at_cut + f] = weight * abs(a_u) + 2.0 * tau
-        aU = np.dot(U, cuts[f])
-        for j in range(d):
-            gradient[at_y + f * d + j] = a_u * x[at_y + f * d + j] / lengths[f] - aU[j]
-            diagonal[at_y + f * d + j] = abs(a_u) / lengths[f] + 1.0
-    e = at_pair
-    for f in range(F):
-        for g in range(f):
-            weight = np.exp(x[e])
-            product = np.dot(cuts[g], np.dot(U, cuts[f]))
-            gradient[e] = weight * product - tau
-            diagonal[e] = weight * abs(product) + tau
-            e += 1
+    if F:
+        a_u = np.dot(cuts, u)
+        aU = np.dot(cuts, U)
+        aUa = np.dot(aU, cuts.T)
+        e = at_pair
+        for f in range(F):
+            weight = np.exp(2.0 * x[at_cut + f]) / lengths[f]
+            gradient[at_cut + f] = weight * a_u[f] - 2.0 * tau_cut
+            diagonal[at_cut + f] = weight * abs(a_u[f]) + 2.0 * tau_cut
+            for j in range(d):
+                gradient[at_y + f * d + j] = a_u[f] * y[f, j] / lengths[f] - aU[f, j]
+                diagonal[at_y + f * d + j] = abs(a_u[f]) / lengths[f] + 1.0
+            for g in range(f):
+                weight = products[f, g]
+                gradient[e] = weight * aUa[f, g] - tau_pair
+                diagonal[e] = weight * abs(aUa[f, g]) + tau_pair
+                e += 1
     return bound + smooth - tau * logdet, bound
 
 

@@ -125,7 +125,7 @@ def _conic_bound(K, h, a):  # type: ignore[no-untyped-def]
 
 @njit(**_JIT)
 def conic_bounds(generators, heights):  # type: ignore[no-untyped-def]
-    r"""Bounds on :math:`\max \sum_k a_k h_k` over :math:`a \ge 0, \|\sum_k a_k w_k\| \le 1` for each cone of unit generators."""
+    r"""Bounds on :math:`\max \sum_k a_k h_k` over :math:`a \ge 0, \|\sum_k a_k w_k\| \le 1`, one for each cone."""
     n, d = heights.shape
     bounds, a = np.empty(n), np.empty(d)
     for i in range(n):
@@ -415,9 +415,7 @@ def search_cones(  # type: ignore[no-untyped-def]
                         lin[k] = s
                     bound, value = _scalar_bound(lin, K[top], T[top], v[top], m, threshold, 3, a)
                 else:
-                    bound, value = _vector_bound(
-                        active[top], W[top], K[top], T[top], X, G, rows[top], m, threshold, a
-                    )
+                    bound, value = _vector_bound(active[top], W[top], K[top], T[top], X, G, rows[top], m, threshold, a)
                 if value > best:
                     best = value
                     for j in range(d):

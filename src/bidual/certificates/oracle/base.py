@@ -9,9 +9,11 @@ Local search finds lower bounds on g; a certificate needs upper bounds, and a pr
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +23,12 @@ from bidual.problem import Problem
 
 #: Every bound is raised by this much, relative to itself, on top of the slack of the rows.
 INFLATION = 1e-10
+
+
+@cache
+def threads() -> ThreadPoolExecutor:
+    """Threads for compiled work, one for each core."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="bidual-oracle")
 
 
 @dataclass(frozen=True)

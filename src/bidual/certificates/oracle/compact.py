@@ -1,7 +1,7 @@
 r"""A relaxation of the dual constraint of the size of the rank, for one output.
 
-Let rows have norm one (weights take up their norms) and :math:`t_i = x_i^T u`. With :math:`(t)_+ = (t + |t|)/2`, for any
-:math:`s_i > 0`, :math:`k_i + p_i + m_i \le 1` (all non-negative) and :math:`\|u\| \le 1`
+Let rows have norm one (weights take up their norms) and :math:`t_i = x_i^T u`. With :math:`(t)_+ = (t + |t|)/2`,
+for any :math:`s_i > 0`, :math:`k_i + p_i + m_i \le 1` (all non-negative) and :math:`\|u\| \le 1`
 
 .. math:: |t_i| \le \tfrac12 (s_i t_i^2 + 1/s_i), \qquad |t_i| \ge k_i t_i^2 + (p_i - m_i) t_i,
 
@@ -27,8 +27,12 @@ from bidual._typing import Array, FloatArray, IntArray
 
 #: Smoothing (log-determinant, entropy) of the stages of the minimisation.
 STAGES = ((0.3, 1.0), (0.1, 0.3), (0.03, 0.1), (0.01, 0.03), (0.003, 0.01), (0.001, 0.003))
+#: Rows of known sign that serve as cuts, at most: the number of their products grows with the square.
+CUTS = 20
 #: Multipliers in logarithms are kept in this range.
 _RANGE = 30.0
+#: Where the multipliers (logarithms) of new cuts start: they must not spoil what is known.
+_NEW = -6.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Side:
         """The same function on the part of the ball where ``row`` has the given sign."""
         signs = self.signs.copy()
         signs[row] = sign
-        return replace(self, signs=signs, fixed=(*self.fixed, row))
+        return replace(self, signs=signs, fixed=(*self.fixed, row)[:CUTS])
 
     @property
     def plus(self) -> IntArray:
@@ -162,7 +166,10 @@ def inherit(side: Side, x: FloatArray, row: int) -> FloatArray:
     n_plus, n_minus, F, r = len(side.plus), len(side.minus), len(side.fixed), side.X.shape[1]
     s, logits, lam, pairs, y = np.split(x, np.cumsum([n_plus, 3 * n_minus, F, F * (F - 1) // 2]))
     known = np.concatenate([side.plus != row, np.repeat(side.minus != row, 3)])
-    return np.concatenate([np.concatenate([s, logits])[known], lam, [-6.0], pairs, np.full(F, -6.0), y, np.zeros(r)])
+    rest = np.concatenate([s, logits])[known]
+    if F == CUTS:
+        return np.concatenate([rest, lam, pairs, y])
+    return np.concatenate([rest, lam, [_NEW], pairs, np.full(F, _NEW), y, np.zeros(r)])
 
 
 def prove(side: Side, x: Array) -> float:

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
-from bidual.certificates.oracle.base import DualConstraint, Proof
+from bidual.certificates.oracle.base import DualConstraint, Proof, threads
 
-#: Cones looked at by one call of the kernel.
-_BUDGET = 2000
+#: Cones looked at by one call of the kernel, and calls of one round (which do not know of each other).
+_BUDGET, _PIECES = 1000, 4
 #: Cones kept open at most; beyond, each is followed to its end at once.
 _OPEN = 200_000
+#: A round halves the cones with a bound above this share of the largest, or half-way to the goal if that is nearer.
 _PACE = 0.5
 
 
@@ -53,7 +54,7 @@ class ConeSearch:
         self.generators: FloatArray = np.tile(orthants, (n_sides, 1, 1))
         self.sides: IntArray = np.repeat(np.arange(n_sides), len(orthants))
         self.bounds: FloatArray = np.full(len(self.sides), np.inf)
-        self.value = self.constraint.value(self.u)
+        self._first, self.value = self.u, self.constraint.value(self.u)
 
     @property
     def bound(self) -> float:
@@ -76,29 +77,43 @@ class ConeSearch:
         if np.isfinite(bound):
             threshold = goal if len(self.bounds) >= _OPEN else max(goal, bound * max(_PACE, (goal / bound) ** 0.5))
         order = np.argsort(-self.bounds, kind="stable")
-        chosen = order[self.bounds[order] >= threshold][: _BUDGET // 2]
-        room = _BUDGET + 64 + len(chosen)
-        r = self.constraint.rank
-        out = np.empty((room, r, r)), np.empty(room, dtype=np.int64), np.empty(room)
-        u = np.zeros(r)
-        n, floor, value, looked = _cone_kernels.search_cones(
-            self.constraint.X, self._tol, self._weights, self.generators[chosen], self.sides[chosen],
-            self.bounds[chosen], threshold, goal, _BUDGET, *out, u,
-        )  # fmt: skip
-        self.looked += looked
-        self.floor = max(self.floor, floor)
-        if value > self.value:
-            value = self.constraint.value(u)
-            if value > self.value:
-                self.value, self.u = value, u / np.linalg.norm(u)
+        chosen = order[self.bounds[order] >= threshold][: _PIECES * _BUDGET // 2]
+        pieces = [chosen[k::_PIECES] for k in range(_PIECES)]
+
+        def search(piece: IntArray) -> tuple[FloatArray, IntArray, FloatArray, float, int, float, FloatArray]:
+            room, r = _BUDGET + 64 + len(piece), self.constraint.rank
+            cones, sides, bounds, u = (
+                np.empty((room, r, r)),
+                np.empty(room, dtype=np.int64),
+                np.empty(room),
+                np.zeros(r),
+            )
+            n, floor, value, looked = _cone_kernels.search_cones(
+                self.constraint.X, self._tol, self._weights, self.generators[piece], self.sides[piece],
+                self.bounds[piece], threshold, goal, _BUDGET, cones, sides, bounds, u,
+            )  # fmt: skip
+            return cones[:n], sides[:n], bounds[:n], floor, looked, value, u
+
+        found = list(threads().map(search, pieces))
         rest = np.ones(len(self.bounds), dtype=bool)
         rest[chosen] = False
-        done = rest & (self.bounds <= self.goal)
+        for *_, floor, looked, value, u in found:
+            self.looked += looked
+            self.floor = max(self.floor, floor)
+            if value > self.value:
+                self._improve(u)
+        done = rest & (self.bounds <= goal)
         self.floor = max(self.floor, float(self.bounds[done].max(initial=0.0)))
         rest &= ~done
-        self.generators = np.concatenate([self.generators[rest], out[0][:n]])
-        self.sides = np.concatenate([self.sides[rest], out[1][:n]])
-        self.bounds = np.concatenate([self.bounds[rest], out[2][:n]])
+        self.generators = np.concatenate([self.generators[rest], *(f[0] for f in found)])
+        self.sides = np.concatenate([self.sides[rest], *(f[1] for f in found)])
+        self.bounds = np.concatenate([self.bounds[rest], *(f[2] for f in found)])
+
+    def _improve(self, u: FloatArray) -> None:
+        u = self.constraint.ascend(u)
+        value = self.constraint.value(u)
+        if value > self.value:
+            self.u, self.value = u, value
 
     def run(self, deadline: float = np.inf, rounds: float = np.inf) -> None:
         """Take steps until the goal is reached, nothing is open, time is up or so many rounds are over."""
@@ -106,3 +121,42 @@ class ConeSearch:
             if self.rounds and time.perf_counter() >= deadline:
                 break
             self.step()
+
+    def proof(self) -> ConeProof:
+        """The rounds so far."""
+        return ConeProof(self.rounds, self.target, self.rtol, self.constraint.basis @ self._first)
+
+
+@dataclass(frozen=True)
+class ConeProof(Proof):
+    """A search over cones, to be run again: its leaves would fill more memory than the search takes time.
+
+    Attributes
+    ----------
+    rounds : int
+    target, rtol : float
+    start : ndarray, shape (p,)
+        The direction that the search started from, in the coordinates of M.
+    """
+
+    rounds: int
+    target: float
+    rtol: float
+    start: FloatArray
+    kind = "cones"
+
+    def evaluate(self, constraint: DualConstraint) -> float:
+        """The bound after as many rounds."""
+        search = ConeSearch(constraint, self.target, self.rtol, constraint.basis.T @ self.start)
+        search.run(rounds=self.rounds)
+        return constraint.safe(search.bound)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {"rounds": self.rounds, "target": self.target, "rtol": self.rtol, "start": self.start.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ConeProof:
+        """Inverse of :meth:`to_dict`."""
+        start = np.array(data["start"], dtype=np.float64)
+        return cls(int(data["rounds"]), float(data["target"]), float(data["rtol"]), start)

@@ -87,6 +87,7 @@ class RelaxationProof(Proof):
     kind = "relaxation"
 
     def evaluate(self, constraint: DualConstraint) -> float:
+        """The bound from the multipliers of all leaves."""
         cover = Cover(self.axes, self.edges)
         if len(self.rows) != len(cover.directions):
             raise ValueError(f"the proof has {len(self.rows)} trees for {len(cover.directions)} output directions")
@@ -97,6 +98,8 @@ class RelaxationProof(Proof):
         return constraint.safe(float(cover.bounds(np.array(g)).max()))
 
     def to_dict(self) -> dict[str, Any]:
+        """Multipliers in single precision, as text: what was proven, was proven with these digits."""
+
         def text(leaves: list[Array]) -> str:
             return base64.b64encode(np.concatenate(leaves).astype("<f4").tobytes()).decode()
 
@@ -111,6 +114,8 @@ class RelaxationProof(Proof):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RelaxationProof:
+        """Inverse of :meth:`to_dict`."""
+
         def leaves(text: str, sizes: list[int]) -> list[Array]:
             return np.split(np.frombuffer(base64.b64decode(text), "<f4"), np.cumsum(sizes)[:-1])
 

@@ -8,25 +8,18 @@ bound.
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from itertools import count
 
 import numpy as np
 
 from bidual._typing import Array, FloatArray
+from bidual.certificates.oracle.base import threads
 from bidual.certificates.oracle.compact import STAGES, Relaxed, Side, inherit, prove, relax
 
-#: Cuts of one leaf at most: their products, and the vectors y, grow with the square.
-_DEPTH = 40
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="bidual-oracle")
+#: Steps of the minimisation in a half, which starts from the multipliers of the whole.
+_STEPS = 30
 
 
 @dataclass(eq=False)
@@ -77,24 +70,33 @@ class SignTree:
         return max(self.worst.relaxed.bound, 0.0)
 
     def branch(self, enough: float) -> FloatArray | None:
-        """Halve the worst leaf; the maximiser of the relaxation in the better half, or None if it cannot be halved."""
+        """Halve the worst leaf; the maximiser of the relaxation in the better half.
+
+        A leaf without a row to branch on is relaxed more carefully; None says that this no longer helps.
+        """
         node = self.worst
-        doubt = node.relaxed.doubt
+        x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt
         row = int(np.argmax(doubt))
-        if doubt[row] <= 0.0 or len(node.side.fixed) >= _DEPTH:
-            return None
-        x = inherit(node.side, node.relaxed.x.astype(np.float64), row)
+        if doubt[row] <= 0.0:
+            again = relax(node.side, x, ((1e-4, 3e-4), (1e-6, 3e-6)), enough, 300, 1e-8)
+            if again.bound > node.relaxed.bound * (1.0 - 1e-6):
+                return None
+            heapq.heappop(self._open)
+            node.relaxed = again
+            self._push(node)
+            return again.u
+        x = inherit(node.side, x, row)
 
         def solve(sign: int) -> Node:
             side = node.side.where(row, sign)
-            return Node(side, relax(side, x, STAGES[-2:], enough))
+            return Node(side, relax(side, x, STAGES[-1:], enough, _STEPS))
 
         node.row = row
-        node.halves = tuple(_threads().map(solve, (1, -1)))
+        node.halves = tuple(threads().map(solve, (1, -1)))
         heapq.heappop(self._open)
         for half in node.halves:
             self._push(half)
-        return max(node.halves, key=lambda h: h.relaxed.bound).relaxed.u
+        return max(node.halves, key=lambda half: half.relaxed.bound).relaxed.u
 
     def rows(self) -> list[int]:
         """The rows at which nodes are halved, from the root down and left to right; -1 for leaves."""
