@@ -1,0 +1,215 @@
+r"""Proven upper bounds on the dual constraint :math:`g(V) = \max_{\|u\| \le 1} \|G^T (Mu)_+\|`.
+
+:func:`bound_oracle` chooses among
+
+========== ======================================================================== =======================
+method     how                                                                      for
+========== ======================================================================== =======================
+"patterns" the maximum over all activation patterns                                 one output, rank <= 3
+"cones"    branch and bound over cones of directions                                rank <= 6 or so
+"compact"  a semidefinite relaxation of the size of the rank                        everything
+"signs"    the same with branching on the signs of rows                             everything, given time
+========== ======================================================================== =======================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from bidual._typing import FloatArray
+from bidual.arrangements import few_patterns
+from bidual.certificates.oracle.base import DualConstraint, OracleBound, Proof
+from bidual.certificates.oracle.cones import ConeProof, ConeSearch
+from bidual.certificates.oracle.exact import NormProof, PatternProof, exact_bound
+from bidual.certificates.oracle.outputs import RelaxationProof, RelaxationSearch
+from bidual.problem import Problem
+
+__all__ = ["METHODS", "DualConstraint", "OracleBound", "Proof", "bound_oracle", "proof_from_dict", "proof_to_dict"]
+
+#: Up to this rank the search over cones beats the relaxation.
+_CONE_RANK = 6
+#: Up to so many activation patterns their enumeration is as quick as anything.
+_FEW = 1000
+
+
+@dataclass
+class _Question:
+    """What is asked, and the best direction known."""
+
+    constraint: DualConstraint
+    target: float
+    rtol: float
+    deadline: float
+    u: FloatArray
+
+    def good(self, bound: float) -> bool:
+        return bound <= max(self.target, (1.0 + self.rtol) * self.constraint.value(self.u))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    bound: float
+    u: FloatArray
+    method: str
+    proof: Proof
+
+
+def _patterns(question: _Question) -> _Answer:
+    constraint = question.constraint
+    patterns = few_patterns(constraint.X, 100 * _FEW)
+    if patterns is None:
+        raise ValueError(
+            f"{len(constraint.X)} rows of rank {constraint.rank} have too many activation patterns: use method='auto'"
+        )
+    starts = patterns.witnesses[np.argsort([-constraint.value(u) for u in patterns.witnesses])[:20]]
+    u = max([question.u, *(constraint.ascend(u, 100) for u in starts)], key=constraint.value)
+    return _Answer(exact_bound(constraint, patterns), u, f"all {len(patterns)} activation patterns", PatternProof())
+
+
+def _cones(question: _Question) -> _Answer:
+    if question.constraint.rank > 12:
+        raise ValueError(
+            f"cones cannot cover {question.constraint.rank} dimensions: use method='compact' or method='signs'"
+        )
+    search = ConeSearch(question.constraint, question.target, question.rtol, question.u)
+    search.run(question.deadline)
+    method = f"branch and bound over {search.looked} cones"
+    return _Answer(question.constraint.safe(search.bound), search.u, method, search.proof())
+
+
+def _relaxation(question: _Question, branch: bool) -> _Answer:
+    search = RelaxationSearch(question.constraint, question.u, question.target, question.rtol)
+    search.run(question.deadline, branch)
+    leaves = sum(len(tree.multipliers()) for tree in search.trees)
+    method = "relaxation" if leaves == len(search.trees) else f"relaxation on {leaves} parts of the ball"
+    return _Answer(question.constraint.safe(search.bound), search.u, method, search.proof())
+
+
+def _compact(question: _Question) -> _Answer:
+    return _relaxation(question, branch=False)
+
+
+def _signs(question: _Question) -> _Answer:
+    return _relaxation(question, branch=True)
+
+
+def _auto(question: _Question) -> _Answer:
+    constraint = question.constraint
+    if constraint.n_outputs == 1 and constraint.rank <= 3 and few_patterns(constraint.X, _FEW) is not None:
+        return _patterns(question)
+    if constraint.rank <= 3:
+        return _cones(question)
+    answer = _compact(question)
+    question.u = max(question.u, answer.u, key=constraint.value)
+    if question.good(answer.bound) or time.perf_counter() >= question.deadline:
+        return answer
+    if constraint.rank <= _CONE_RANK:
+        return min(answer, _cones(question), key=lambda a: a.bound)
+    # Branching ends only by luck: not without a deadline.
+    return answer if question.deadline == np.inf else min(answer, _signs(question), key=lambda a: a.bound)
+
+
+#: The methods by name.
+METHODS: dict[str, Callable[[_Question], _Answer]] = {
+    "auto": _auto,
+    "patterns": _patterns,
+    "cones": _cones,
+    "compact": _compact,
+    "signs": _signs,
+}
+
+
+def bound_oracle(
+    problem: Problem,
+    V: FloatArray,
+    *,
+    method: str = "auto",
+    target: float | None = None,
+    rtol: float = 1e-4,
+    deadline: float = np.inf,
+    incumbent: FloatArray | None = None,
+) -> OracleBound:
+    r"""Bound :math:`g(V) = \max_{\|u\| \le 1} \|V^T A (Mu)_+\|_2` from above, with proof.
+
+    Parameters
+    ----------
+    problem : Problem
+    V : ndarray, shape (n, C)
+        The dual point.
+    method : {"auto", "patterns", "cones", "compact", "signs"}
+        See :mod:`bidual.certificates.oracle`.
+    target : float or None
+        A bound with which to stop: what suffices for the wanted gap.
+    rtol : float
+        Stop when the bound is this close to the best value found.
+    deadline : float
+        Moment of :func:`time.perf_counter` at which to stop; what is returned then is as valid as ever. Without it
+        the methods "cones" and "signs" may run for very long; "auto" does not branch on signs.
+    incumbent : ndarray, shape (p,) or (k, p), or None
+        Directions to start from, in the coordinates of the columns of M: neurons, or the finds of a local search.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual.certificates.oracle import bound_oracle
+    >>> from bidual.losses import get_loss
+    >>> from bidual.problem import Problem
+    >>> X, V = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[3.0], [4.0]])
+    >>> found = bound_oracle(Problem(X, None, V, np.full(2, 0.5), get_loss("squared"), 1.0, False), V)
+    >>> round(found.bound, 6), found.method  # at u = (0.6, 0.8)
+    (5.0, 'all 4 activation patterns')
+    """
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
+    constraint = DualConstraint.at(problem, V)
+    u = _start(constraint, incumbent)
+    if not len(constraint.X):
+        answer = _Answer(NormProof().evaluate(constraint), u, "no row carries weight", NormProof())
+    else:
+        goal = -np.inf if target is None else (float(target) - constraint.slack) * (1.0 - 2e-10)
+        with threadpool_limits(1, user_api="blas"):
+            answer = METHODS[method](_Question(constraint, goal, float(rtol), deadline, u))
+    witness = constraint.basis @ answer.u
+    size = float(np.linalg.norm(witness))
+    witness = witness / size if size > 0 else witness
+    value = float(np.linalg.norm(problem.spread(V).T @ np.maximum(problem.M @ witness, 0.0)))
+    return OracleBound(value, answer.bound, witness, answer.method, answer.proof)
+
+
+def _start(constraint: DualConstraint, incumbent: FloatArray | None) -> FloatArray:
+    """The best direction after an ascent from the incumbents, or from axes and rows."""
+    p, r = constraint.basis.shape
+    starts = np.vstack([np.eye(r), -np.eye(r)])
+    if len(constraint.X):
+        weight = np.linalg.norm(constraint.G, axis=1) * constraint.row_norms
+        rows = constraint.X[np.argsort(-weight)[:10]]
+        starts = np.vstack([starts[: 2 * min(r, 10)], rows, -rows])
+    if incumbent is not None:
+        given = np.atleast_2d(np.asarray(incumbent, dtype=np.float64))
+        if given.shape[1] != p or not np.isfinite(given).all():
+            raise ValueError(f"incumbent must hold finite directions with {p} coordinates, got shape {given.shape}")
+        starts = np.vstack([given @ constraint.basis, starts])
+    best = max(starts, key=constraint.value, default=np.zeros(r))
+    return max([best, *(constraint.ascend(u) for u in starts)], key=constraint.value)
+
+
+_PROOFS: dict[str, type[Proof]] = {cls.kind: cls for cls in (ConeProof, NormProof, PatternProof, RelaxationProof)}
+
+
+def proof_to_dict(proof: Proof) -> dict[str, Any]:
+    """A proof as plain numbers, lists and strings."""
+    return {"kind": proof.kind, **proof.to_dict()}
+
+
+def proof_from_dict(data: dict[str, Any]) -> Proof:
+    """Inverse of :func:`proof_to_dict`."""
+    kind = data.get("kind")
+    if kind not in _PROOFS:
+        raise ValueError(f"unknown kind of proof {kind!r}: expected one of {', '.join(map(repr, _PROOFS))}")
+    return _PROOFS[kind].from_dict(data)

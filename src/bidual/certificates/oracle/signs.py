@@ -1,0 +1,130 @@
+r"""The compact bound with branching on the signs of rows.
+
+The unit ball is halved by the hyperplane of a row whose :math:`|t_i|` the relaxation overestimates most; in each half
+the row is linear and its known sign gives cuts. The leaves of the resulting tree, each with its multipliers, prove the
+bound.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from bidual._typing import Array, FloatArray
+from bidual.certificates.oracle.base import threads
+from bidual.certificates.oracle.compact import STAGES, Relaxed, Side, inherit, prove, relax
+
+#: Steps of the minimisation in a half, which starts from the multipliers of the whole.
+_STEPS = 30
+
+
+@dataclass(eq=False)
+class Node:
+    """A part of the ball: a leaf with its multipliers, or two halves."""
+
+    side: Side
+    relaxed: Relaxed
+    row: int = -1
+    halves: tuple[Node, ...] = ()
+
+    @property
+    def leaves(self) -> Iterator[Node]:
+        """The leaves below, from left to right."""
+        if not self.halves:
+            yield self
+        for half in self.halves:
+            yield from half.leaves
+
+
+class SignTree:
+    """A tree over the unit ball for one function.
+
+    Parameters
+    ----------
+    side : Side
+    enough : float
+        A bound with which to be content.
+    """
+
+    def __init__(self, side: Side, enough: float) -> None:
+        self.root = Node(side, relax(side, enough=enough))
+        self._count = count()
+        self._open: list[tuple[float, int, Node]] = []
+        self._push(self.root)
+
+    def _push(self, node: Node) -> None:
+        heapq.heappush(self._open, (-node.relaxed.bound, next(self._count), node))
+
+    @property
+    def worst(self) -> Node:
+        """The leaf with the largest bound."""
+        return self._open[0][2]
+
+    @property
+    def bound(self) -> float:
+        """What the leaves prove."""
+        return max(self.worst.relaxed.bound, 0.0)
+
+    def branch(self, enough: float) -> FloatArray | None:
+        """Halve the worst leaf; the maximiser of the relaxation in the better half.
+
+        A leaf without a row to branch on is relaxed more carefully; None says that this no longer helps.
+        """
+        node = self.worst
+        x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt
+        row = int(np.argmax(doubt))
+        if doubt[row] <= 0.0:
+            again = relax(node.side, x, ((1e-4, 3e-4), (1e-6, 3e-6)), enough, 300, 1e-8)
+            if again.bound > node.relaxed.bound * (1.0 - 1e-6):
+                return None
+            heapq.heappop(self._open)
+            node.relaxed = again
+            self._push(node)
+            return again.u
+        x = inherit(node.side, x, row)
+
+        def solve(sign: int) -> Node:
+            side = node.side.where(row, sign)
+            return Node(side, relax(side, x, STAGES[-1:], enough, _STEPS))
+
+        node.row = row
+        node.halves = tuple(threads().map(solve, (1, -1)))
+        heapq.heappop(self._open)
+        for half in node.halves:
+            self._push(half)
+        return max(node.halves, key=lambda half: half.relaxed.bound).relaxed.u
+
+    def rows(self) -> list[int]:
+        """The rows at which nodes are halved, from the root down and left to right; -1 for leaves."""
+
+        def walk(node: Node) -> Iterator[int]:
+            yield node.row
+            for half in node.halves:
+                yield from walk(half)
+
+        return list(walk(self.root))
+
+    def multipliers(self) -> list[Array]:
+        """Those of the leaves, in the order of :meth:`rows`."""
+        return [leaf.relaxed.x for leaf in self.root.leaves]
+
+
+def tree_bound(side: Side, rows: list[int], multipliers: list[Array]) -> float:
+    """The bound that a tree proves: the largest of its leaves."""
+    order, leaves = iter(rows), iter(multipliers)
+
+    def walk(part: Side) -> float:
+        row = next(order, None)
+        if row is None:
+            raise ValueError("the tree is not complete")
+        if row < 0:
+            return prove(part, next(leaves))
+        if row >= len(part.w) or part.signs[row]:
+            raise ValueError(f"the tree does not belong to these data: it halves at row {row}")
+        return max(walk(part.where(row, 1)), walk(part.where(row, -1)))
+
+    return max(walk(side), 0.0)
