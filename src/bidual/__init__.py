@@ -3,6 +3,7 @@
 from bidual.architectures import TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
+from bidual.certification import Improved, certify, polish
 from bidual.estimators import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
 from bidual.models import Model, load
 from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "GatedNetwork",
+    "Improved",
     "Model",
     "Network",
     "Patterns",
@@ -24,9 +26,11 @@ __all__ = [
     "TwoLayer",
     "TwoLayerNetwork",
     "beta_max",
+    "certify",
     "count_patterns",
     "enumerate_patterns",
     "load",
+    "polish",
     "sample_patterns",
     "solution_path",
 ]

@@ -198,7 +198,7 @@ class Model:
             "scale": None if self.scale is None else self.scale.tolist(),
             "target": asdict(self.target),
             "training": {**vars(self.training), "loss": self.training.loss.to_dict()},
-            "certificate": self.certificate.to_dict(),
+            "certificate": self.certificate.without_evidence().to_dict(),
         }
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -30,3 +32,20 @@ def classification_loss(loss: Loss, n_classes: int) -> Loss:
     if loss.classification or type(loss) is Squared:
         return loss
     raise ValueError(f"the loss {loss.name!r} is for numbers: use ReLURegressor, or a classification loss")
+
+
+def encode_known(loss: Loss, y: Array, classes: tuple[Any, ...] | None, n_outputs: int) -> FloatArray:
+    """Targets ``(n, C)`` for ``loss``, with labels coded by their place in ``classes``."""
+    if classes is None:
+        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        if not np.isfinite(Y).all():
+            raise ValueError("y contains NaN or infinity")
+    else:
+        code = {label: k for k, label in enumerate(np.array(classes).tolist())}
+        labels = np.asarray(y).tolist()
+        if unknown := [label for label in labels if label not in code]:
+            raise ValueError(f"y holds the label {unknown[0]!r}, which is none of the classes {list(code)}")
+        Y = encode_classes(loss, np.array([code[label] for label in labels]), len(code))
+    if Y.shape[1] != n_outputs:
+        raise ValueError(f"y asks for {Y.shape[1]} outputs with the loss {loss.name!r}, the network has {n_outputs}")
+    return Y

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bidual._files import read_json, write_json
+from bidual._typing import Array
+
+if TYPE_CHECKING:
+    from bidual.certificates.evidence import Evidence
 
 #: How JSON holds numbers that are none.
 _NOT_FINITE = ("inf", "-inf", "nan")
+#: Fields that a file may lack.
+_OPTIONAL = ("n_patterns", "elapsed", "witness", "likely_bound", "rescaled_objective", "evidence")
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,15 @@ class Certificate:
     n_patterns : int or None
     elapsed : float
         Seconds of training and certification.
+    witness : tuple of float or None
+        The hidden weights (with the bias last, if there is one) that violate the dual constraint most: the neuron
+        whose addition helps most.
+    likely_bound : float or None
+        The lower bound if local search has found the largest value of the dual constraint. Not proven.
+    rescaled_objective : float or None
+        The objective after what costs nothing: balancing the two layers and merging parallel neurons.
+    evidence : Evidence or None
+        What :meth:`verify` needs.
     """
 
     objective: float
@@ -57,6 +72,10 @@ class Certificate:
     loss: str
     n_patterns: int | None = None
     elapsed: float = 0.0
+    witness: tuple[float, ...] | None = None
+    likely_bound: float | None = None
+    rescaled_objective: float | None = None
+    evidence: Evidence | None = None
 
     @property
     def gap(self) -> float:
@@ -67,32 +86,82 @@ class Certificate:
         best = f"lower bound, {'any network' if self.scope == 'global' else f'these {self.scope}'}"
         proof = "proven" if self.rigorous else "not a global proof"
         what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
-        return "\n".join(
-            [
-                f"Certificate ({what})",
-                f"  objective of this network    {self.objective:.8g}",
-                f"  {best:<28} {self.lower_bound:.8g}",
-                f"  relative gap                 {self.gap:.2e}   ({proof}; {self.method})",
-            ]
-        )
+        lines = [
+            f"Certificate ({what})",
+            f"  objective of this network    {self.objective:.8g}",
+            f"  {best:<28} {self.lower_bound:.8g}",
+            f"  relative gap                 {self.gap:.2e}   ({proof}; {self.method})",
+        ]
+        if self.likely_bound is not None and self.rigorous:
+            likely = relative_gap(self.objective, self.likely_bound)
+            if likely < 0.9 * self.gap:
+                lines.append(f"  gap by local search          {likely:.2e}   (likely, not proven)")
+        if self.rescaled_objective is not None and self.rescaled_objective < (1 - 1e-6) * self.objective:
+            lines.append(f"  after free rescaling         {self.rescaled_objective:.8g}")
+        return "\n".join(lines)
+
+    @property
+    def sentence(self) -> str:
+        """The certificate in plain words."""
+        if not np.isfinite(self.objective):
+            return "this network does not fit the data: its objective is infinite"
+        among = "the best possible network of any width"
+        if self.scope != "global":
+            among = f"the best possible network with these {self.scope}"
+        if self.lower_bound <= 0:
+            return f"nothing could be {'proven' if self.rigorous else 'found out'} about {among}"
+        above = self.objective / self.lower_bound - 1.0
+        how = "at most" if self.rigorous else "probably at most (local search, no proof)"
+        return f"this network's objective is {how} {100 * above:.3g} % above that of {among}"
+
+    def verify(self, X: Array, y: Array, sample_weight: Array | None = None, model: Any = None) -> bool:
+        """Whether the claims hold, computed again from the stored multipliers, without any search.
+
+        Parameters
+        ----------
+        X, y, sample_weight : array
+            The data of the certificate.
+        model : network or None
+            Anything :func:`bidual.certify` takes; given, its objective is computed again too.
+        """
+        from bidual.certification import verify
+
+        return verify(self, X, y, sample_weight, model)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, with the gap beside them; ``inf`` becomes a string, which JSON can hold."""
-        data = {**asdict(self), "gap": self.gap}
-        return {k: str(v) if str(v) in _NOT_FINITE else v for k, v in data.items()}
+        data = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.evidence is not None:
+            data["evidence"] = self.evidence.to_dict()
+        if self.witness is not None:
+            data["witness"] = list(self.witness)
+        data["gap"] = self.gap
+        return {k: str(v) if isinstance(v, float) and str(v) in _NOT_FINITE else v for k, v in data.items()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Certificate:
         """Inverse of :meth:`to_dict`."""
         names = {f.name for f in fields(cls)}
-        missing = {f.name for f in fields(cls) if f.name not in ("n_patterns", "elapsed")} - data.keys()
+        missing = {f.name for f in fields(cls) if f.name not in _OPTIONAL} - data.keys()
         if missing:
             raise ValueError(f"the certificate lacks {', '.join(sorted(missing))}")
-        values: dict[str, Any] = {k: float(v) if v in _NOT_FINITE else v for k, v in data.items() if k in names}
+        values: dict[str, Any] = {
+            k: float(v) if isinstance(v, str) and v in _NOT_FINITE else v for k, v in data.items() if k in names
+        }
         for name in ("objective", "lower_bound", "oracle_value", "oracle_bound", "beta", "elapsed"):
             if not isinstance(values.get(name, 0.0), int | float):
                 raise ValueError(f"{name} of the certificate is {values[name]!r}, not a number")
+        if values.get("witness") is not None:
+            values["witness"] = tuple(map(float, values["witness"]))
+        if values.get("evidence") is not None:
+            from bidual.certificates.evidence import Evidence
+
+            values["evidence"] = Evidence.from_dict(values["evidence"])
         return cls(**values)
+
+    def without_evidence(self) -> Certificate:
+        """The same claims without what proves them: small, but it cannot be verified."""
+        return replace(self, evidence=None)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the certificate to a JSON file."""

@@ -1,4 +1,4 @@
-"""The command line: ``bidual fit``, ``bidual predict``, ``bidual info``."""
+"""The command line: ``bidual fit``, ``bidual predict``, ``bidual info``, ``bidual certify``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from inspect import getdoc
 from typing import Any
 
 import bidual
+from bidual.cli import certifying  # noqa: F401 - registers its command
 from bidual.cli.commands import COMMANDS
 
 __all__ = ["main"]

@@ -103,7 +103,7 @@ def fit(args: argparse.Namespace) -> None:
 
     bidual fit data.csv --target price --beta 0.01 --out model.json
     """
-    _check_destination(args.out, args.data)
+    check_destination(args.out, args.data)
     table = read_table(args.data)
     name = args.target or ("y" if table.typed else None)
     if name is None:
@@ -135,7 +135,7 @@ def fit(args: argparse.Namespace) -> None:
     path = model.save(args.out)
     converged = bool(estimator.gap_ <= estimator.tol)
     if args.json:
-        _print_json(
+        print_json(
             status="converged" if converged else "not converged",
             converged=converged,
             task=task,
@@ -241,7 +241,7 @@ def predict(args: argparse.Namespace) -> None:
     if args.json and args.out is None:
         raise argparse.ArgumentError(None, "--json needs --out: stdout cannot hold the summary and the predictions")
     if args.out is not None:
-        _check_destination(args.out, args.model, args.data)
+        check_destination(args.out, args.model, args.data)
     model = load(args.model)
     if not isinstance(model, Model):
         raise ValueError(f"{args.model} holds a bare network without column names: use bidual.load in Python")
@@ -258,7 +258,7 @@ def predict(args: argparse.Namespace) -> None:
     else:
         write_csv(args.out, columns)
     if args.json:
-        _print_json(rows=len(table), task=model.task, columns=list(columns), score=score, path=str(args.out))
+        print_json(rows=len(table), task=model.task, columns=list(columns), score=score, path=str(args.out))
     if score is not None and not args.quiet:
         _say(f"{len(table)} rows: {_describe(score)}")
 
@@ -290,7 +290,7 @@ def info(args: argparse.Namespace) -> None:
     if args.json:
         document = read_json(args.model)
         del document["network"]["weights"]
-        _print_json(**document, n_neurons=network.n_neurons)
+        print_json(**document, n_neurons=network.n_neurons)
     else:
         print(model.summary() if isinstance(model, Model) else model)
 
@@ -298,7 +298,7 @@ def info(args: argparse.Namespace) -> None:
 # ---- what they share ---------------------------------------------------------------------------
 
 
-def _check_destination(out: Path, *inputs: Path) -> None:
+def check_destination(out: Path, *inputs: Path) -> None:
     """Refuse before any work what could not be written after it, or would destroy an input."""
     if not out.parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -320,7 +320,8 @@ def _describe(score: dict[str, Any]) -> str:
     return f"{score['name']} {value}"
 
 
-def _print_json(**document: Any) -> None:
+def print_json(**document: Any) -> None:
+    """One JSON object on stdout."""
     print(json.dumps(document, indent=1, allow_nan=False))
 
 

@@ -1,7 +1,7 @@
 """Network objects, their files, and conversions."""
 
 from bidual.networks.base import FORMAT_VERSION, Network, normalise_weights
-from bidual.networks.convert import from_sklearn, from_torch
+from bidual.networks.convert import as_network, from_arrays, from_sklearn, from_torch, from_torch_file
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
@@ -10,7 +10,10 @@ __all__ = [
     "GatedNetwork",
     "Network",
     "TwoLayerNetwork",
+    "as_network",
+    "from_arrays",
     "from_sklearn",
     "from_torch",
+    "from_torch_file",
     "normalise_weights",
 ]

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils.validation import check_is_fitted
 
+from bidual.networks.base import Network
 from bidual.networks.two_layer import TwoLayerNetwork
+
+#: What :func:`as_network` takes, in words.
+ACCEPTED = (
+    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear), a fitted scikit-learn "
+    "MLPRegressor or MLPClassifier with one ReLU layer, weights (hidden (m, d), output (m, C)) or (hidden, "
+    "hidden_bias, output, intercept), or a .json, .pt or .pth file"
+)
 
 
 def from_torch(module: Any) -> TwoLayerNetwork:
@@ -41,3 +52,51 @@ def from_sklearn(mlp: MLPRegressor | MLPClassifier) -> TwoLayerNetwork:
         output_weights=mlp.coefs_[1],
         intercept=mlp.intercepts_[1],
     )
+
+
+def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
+    """A two-layer network from plain arrays.
+
+    ``(hidden_weights (m, d), output_weights (m, C))``, or ``(hidden_weights, hidden_bias, output_weights,
+    intercept)``, or a mapping with the names of :class:`TwoLayerNetwork`.
+    """
+    if isinstance(weights, Mapping):
+        return TwoLayerNetwork(**weights)
+    if len(weights) == 2:
+        return TwoLayerNetwork(weights[0], weights[1])
+    if len(weights) == 4:
+        return TwoLayerNetwork(weights[0], weights[2], hidden_bias=weights[1], intercept=weights[3])
+    raise ValueError(f"expected 2 or 4 arrays of weights, got {len(weights)}")
+
+
+def from_torch_file(path: str | os.PathLike[str]) -> TwoLayerNetwork:
+    """A two-layer network from what ``torch.save`` wrote: ``Sequential(Linear, ReLU, Linear)`` or its state dict.
+
+    Nothing but tensors and these layers is unpickled, so that files of strangers cannot run code.
+    """
+    from bidual.networks.torch_bridge import read_module
+
+    return from_torch(read_module(path))
+
+
+def as_network(model: Any) -> Network:
+    """The network in whatever holds one (see :data:`ACCEPTED`)."""
+    if isinstance(model, str | os.PathLike):
+        if os.fspath(model).endswith((".pt", ".pth")):
+            return from_torch_file(model)
+        from bidual.models import load
+
+        return as_network(load(model))
+    if isinstance(model, Network):
+        return model
+    torch = sys.modules.get("torch")  # a torch module cannot be there without it
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return from_torch(model)
+    if isinstance(model, MLPRegressor | MLPClassifier):
+        return from_sklearn(model)
+    if isinstance(model, Mapping | tuple | list):
+        return from_arrays(model)
+    for name in ("network_", "network"):  # estimators, and models of files
+        if isinstance(getattr(model, name, None), Network):
+            return getattr(model, name)
+    raise TypeError(f"cannot find a network in a {type(model).__name__}; accepted are {ACCEPTED}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -91,3 +92,32 @@ def two_layer_weights(module: object) -> dict[str, Array | None]:
         "output_weights": output.T,
         "intercept": numbers(last.bias),  # type: ignore[arg-type]
     }
+
+
+def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
+    """What ``torch.save`` wrote, as ``Sequential(Linear, ReLU, Linear)``."""
+    layers: list[Any] = [torch.nn.Sequential, torch.nn.Linear, torch.nn.ReLU, torch.nn.Dropout, torch.nn.Identity]
+    try:
+        with torch.serialization.safe_globals(layers):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch raises anything from EOFError to RuntimeError
+        raise ValueError(
+            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear) or its state_dict with torch.save "
+            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
+        ) from error
+    if isinstance(content, torch.nn.Module):
+        return content
+    names = list(content) if isinstance(content, dict) else []
+    weights = [name for name in names if name.endswith("weight")]
+    if len(weights) != 2 or not all(getattr(content[name], "ndim", 0) == 2 for name in weights):
+        held = ", ".join(map(str, names[:6])) or type(content).__name__
+        raise ValueError(f"{path} holds {held}, not the weights of two linear layers")
+
+    def linear(name: str) -> torch.nn.Linear:
+        bias = content.get(name[: -len("weight")] + "bias")
+        weight = content[name].detach().to(torch.float64).numpy()
+        return _linear(weight, None if bias is None else bias.detach().to(torch.float64).numpy(), torch.float64)
+
+    return torch.nn.Sequential(linear(weights[0]), torch.nn.ReLU(), linear(weights[1]))

@@ -1,0 +1,181 @@
+r"""How far any network is from the best possible one.
+
+A network with outputs F has the dual point :math:`V = -\nabla L(F)`; so has every better network found on the way, and
+each of them, scaled into the dual constraint, bounds the optimum from below. :func:`certify` improves the dual point
+by column generation (:mod:`bidual.solvers.adaptive`) and proves a bound on its constraint
+(:mod:`bidual.certificates.oracle`); the network itself is only evaluated.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array
+
+from bidual._typing import Array
+from bidual.architectures import ARCHITECTURES, Architecture
+from bidual.certificates import Certificate
+from bidual.certification.case import Case, pose
+from bidual.losses import Loss
+from bidual.networks import GatedNetwork, Network, as_network
+from bidual.problem import Neurons
+from bidual.solvers import Options, gates_of
+from bidual.targets import encode_known
+from bidual.training import TrainingSet
+from bidual.units import Units
+
+__all__ = ["METHODS", "Improved", "certify", "polish", "verify"]
+
+#: Ways to bound the dual constraint (:mod:`bidual.certificates.oracle`), and local search, which proves nothing.
+METHODS = ("auto", "patterns", "cones", "compact", "signs", "local")
+
+
+class Improved(NamedTuple):
+    """A better network and its certificate."""
+
+    network: Network
+    certificate: Certificate
+
+
+def certify(
+    model: Any,
+    X: Array,
+    y: Array,
+    *,
+    beta: float | None = None,
+    loss: str | Loss | None = None,
+    architecture: str | Architecture | None = None,
+    bias: bool | None = None,
+    fit_intercept: bool | None = None,
+    sample_weight: Array | None = None,
+    method: str = "auto",
+    tol: float = 1e-3,
+    time_limit: float | None = 60.0,
+    improve: bool = False,
+    random_state: int | np.random.RandomState | None = None,
+    verbose: int = 0,
+) -> Certificate | Improved:
+    r"""Bound how far a network is above the best possible one of its kind and any width.
+
+    The network is judged by :math:`\sum_i w_i \ell(f(x_i), y_i) + \tfrac\beta2 (\|W_1\|^2 + \|b_1\|^2 + \|W_2\|^2)`;
+    an output intercept is free.
+
+    Parameters
+    ----------
+    model : network
+        A bidual network, model or fitted estimator; ``torch.nn.Sequential(Linear, ReLU, Linear)``; a fitted
+        scikit-learn ``MLPRegressor`` or ``MLPClassifier`` with one ReLU layer; weights ``(hidden (m, d), output
+        (m, C))`` or ``(hidden, hidden_bias, output, intercept)``; a ``.json``, ``.pt`` or ``.pth`` file.
+    X, y : array
+        The training data: numbers, or labels with a classification loss.
+    beta : float
+        Weight decay; a model file knows its own.
+    loss : str, Loss or None
+        None: that of the model if it knows one (``MLPClassifier``: logistic), else squared.
+    architecture : str, Architecture or None
+        None: that of the network.
+    bias, fit_intercept : bool or None
+        Whether the competing networks have hidden biases and a free output intercept; None: if this one has.
+    sample_weight : array or None
+    method : {"auto", "patterns", "cones", "compact", "signs", "local"}
+        How the dual constraint is bounded (:mod:`bidual.certificates.oracle`); "local" is the best guess of local
+        search, without proof.
+    tol : float
+        Stop when this relative gap is proven.
+    time_limit : float or None
+        Seconds. None sets no limit.
+    improve : bool
+        Return a better network too, with its own certificate.
+    random_state : int, RandomState or None
+    verbose : int
+
+    Returns
+    -------
+    Certificate, or Improved (network, certificate) with ``improve=True``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import certify
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array([1.0, 1.0, 2.0])
+    >>> by_hand = ([[1.0], [-1.0]], [[1.0], [1.0]])  # |x|
+    >>> certificate = certify(by_hand, X, y, beta=0.01)
+    >>> certificate.rigorous, bool(certificate.gap < 0.05)
+    (True, True)
+    """
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
+    began = time.perf_counter()
+    deadline = np.inf if time_limit is None else began + float(time_limit)
+    case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
+    if isinstance(case.network, GatedNetwork):
+        return certify_gated(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
+    from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
+
+    search = Search(case, tol, deadline, method, random_state, verbose, began)
+    with suppress(KeyboardInterrupt):  # what is known by then
+        search.improve()
+        if method != "local":
+            search.prove()
+    if search.dual is None and search.likely is None:
+        raise KeyboardInterrupt
+    if not improve:
+        return search.certificate(case.network)
+    network = case.network
+    if search.better is not None:
+        found = case.units.restore(search.better)
+        assert isinstance(found.neurons, Neurons)
+        candidate = case.data.lift.recover(found.neurons)
+        network = min(network, candidate, key=case.objective)
+    return Improved(network, search.certificate(network))
+
+
+def polish(model: Any, X: Array, y: Array, **options: Any) -> Improved:
+    """A better network than ``model``, and how far from the best possible one it is; see :func:`certify`."""
+    result = certify(model, X, y, improve=True, **options)
+    assert isinstance(result, Improved)
+    return result
+
+
+def certify_gated(case: Case, options: Options, improve: bool) -> Certificate | Improved:
+    """Fixed gates leave a convex program: train it, and compare."""
+    gates = gates_of(case.data.lift.M, case.data.lift.gates(case.network))
+    trained = case.data.train("adaptive", replace(options, gates=gates), case.network, activation="gated")
+    objective = case.objective(case.network)
+    if improve and trained.certificate.objective < objective:
+        return Improved(trained.network, trained.certificate)
+    certificate = replace(
+        trained.certificate, objective=objective, lower_bound=min(trained.certificate.lower_bound, objective)
+    )
+    return Improved(case.network, certificate) if improve else certificate
+
+
+def verify(certificate: Certificate, X: Array, y: Array, sample_weight: Array | None, model: Any = None) -> bool:
+    """Whether the certificate's numbers follow from its evidence and these data."""
+    evidence = certificate.evidence
+    if evidence is None:
+        why = "its proof was not kept" if certificate.rigorous else "it rests on a search, which proves nothing"
+        raise ValueError(f"this certificate cannot be verified: {why}")
+    network = None if model is None else as_network(model)
+    Y = encode_known(evidence.loss, y, evidence.classes, evidence.V.shape[1])
+    data = TrainingSet.pose(
+        check_array(X, dtype=np.float64),
+        Y,
+        sample_weight,
+        loss=evidence.loss,
+        beta=certificate.beta,
+        architecture=ARCHITECTURES[evidence.architecture](**evidence.options),
+        bias=evidence.bias,
+        fit_intercept=evidence.fit_intercept,
+    )
+    units = Units.of(data.problem)
+    bound = evidence.lower_bound(units.normalise(data.problem)) * float(units.outputs**units.power)
+    holds = bound >= certificate.lower_bound - 1e-9 * abs(certificate.lower_bound)
+    if network is not None:
+        objective = data.problem.loss_value(network.forward(data.X)) + certificate.beta * network.penalty()
+        holds &= bool(np.isclose(objective, certificate.objective, rtol=1e-9, atol=0.0))
+    return bool(holds)

@@ -1,0 +1,157 @@
+"""A network made by anybody, and the training problem it is an answer to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_array, check_consistent_length
+
+from bidual._typing import Array, FloatArray
+from bidual.architectures import ARCHITECTURES, Architecture, get_architecture
+from bidual.losses import Logistic, Loss, Softmax, get_loss
+from bidual.models import Model, load
+from bidual.networks import Network, as_network
+from bidual.problem import Neurons, Problem
+from bidual.solvers.reduce import merge
+from bidual.targets import encode_known
+from bidual.training import TrainingSet
+from bidual.units import Units
+
+if TYPE_CHECKING:
+    from bidual.certificates.evidence import Evidence
+    from bidual.certificates.oracle import Proof
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and the training problem it is an answer to."""
+
+    network: Network
+    data: TrainingSet
+    loss: Loss
+    classes: tuple[Any, ...] | None
+    architecture: Architecture
+    bias: bool
+
+    @cached_property
+    def units(self) -> Units:
+        """Natural units."""
+        return Units.of(self.data.problem)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """In natural units."""
+        return self.units.normalise(self.data.problem)
+
+    @cached_property
+    def neurons(self) -> Neurons:
+        """Of the network, in natural units."""
+        return self.units.normalise_neurons(self.data.lift.neurons(self.network))  # type: ignore[return-value]
+
+    @property
+    def scale(self) -> float:
+        """What an objective in natural units is multiplied with."""
+        return float(self.units.outputs**self.units.power)
+
+    def objective(self, network: Network) -> float:
+        """From scratch, on the rows as they are."""
+        problem = self.data.problem
+        return problem.loss_value(network.forward(self.data.X)) + problem.beta * network.penalty()
+
+    def rescaled_objective(self) -> float:
+        """After balancing the layers and merging parallel neurons: nothing but bookkeeping."""
+        problem = self.data.problem
+        balanced = self.data.lift.neurons(self.network).balanced()
+        now = problem.objective(balanced)
+        return problem.objective(merge(problem, balanced, now * (1 + 1e-9)))
+
+    def evidence(self, V: FloatArray, proof: Proof) -> Evidence:
+        """What it takes to check a bound again."""
+        from bidual.certificates.evidence import Evidence
+
+        return Evidence(
+            V=V,
+            proof=proof,
+            loss=self.loss,
+            classes=self.classes,
+            architecture=self.architecture.name,
+            options=dict(vars(self.architecture)),
+            bias=self.bias,
+            fit_intercept=self.data.problem.fit_intercept,
+        )
+
+
+def pose(
+    model: Any,
+    X: Array,
+    y: Array,
+    beta: float | None,
+    loss: str | Loss | None,
+    architecture: str | Architecture | None,
+    bias: bool | None,
+    fit_intercept: bool | None,
+    sample_weight: Array | None,
+) -> Case:
+    """The network in ``model``, and the problem it is to be judged by; see :func:`bidual.certify`."""
+    if isinstance(model, str) and model.endswith(".json"):
+        model = load(model)
+    network = as_network(model)
+    classes = getattr(model, "classes_", None)
+    if isinstance(model, Model):
+        X, training = model.transform(X), model.training
+        beta, loss = training.beta if beta is None else beta, training.loss if loss is None else loss
+        bias = training.bias if bias is None else bias
+        fit_intercept = training.fit_intercept if fit_intercept is None else fit_intercept
+        classes = model.target.classes
+        if classes is None:
+            y = (np.asarray(y, dtype=np.float64) - model.target.centre) / model.target.scale
+    if beta is None:
+        beta = getattr(model, "beta", None)
+    if beta is None or not 0 < float(beta) < np.inf:
+        raise ValueError(f"beta must be a positive number, the weight decay the network is judged by; got {beta!r}")
+    if loss is None:
+        loss = getattr(model, "loss_", None)
+        loss = loss if isinstance(loss, Loss) else "logistic" if classes is not None else "squared"
+    X = check_array(X, dtype=np.float64)
+    check_consistent_length(X, y, sample_weight)
+    if X.shape[1] != network.n_inputs:
+        raise ValueError(f"the network takes {network.n_inputs} inputs, X has {X.shape[1]} columns")
+    acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
+    if architecture is None:
+        architecture = network.kind if network.kind in ARCHITECTURES else "two_layer"
+    kind = get_architecture(architecture)
+    if bias is None:
+        hidden = getattr(network, "hidden_bias", getattr(network, "linear_bias", None))
+        bias = bool(getattr(model, "bias", hidden is not None))
+    if fit_intercept is None:
+        fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", 0.0))))
+    if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
+        raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
+    data = TrainingSet.pose(
+        X,
+        encode_known(acting, y, labels, network.n_outputs),
+        sample_weight,
+        loss=acting,
+        beta=float(beta),
+        architecture=kind,
+        bias=bool(bias),
+        fit_intercept=fit_intercept,
+    )
+    return Case(network, data, acting, labels, kind, bool(bias))
+
+
+def _acting_loss(loss: Loss, y: Array, classes: Any, n_outputs: int) -> tuple[Loss, tuple[Any, ...] | None]:
+    """The loss as it acts on so many outputs, and the labels in the order of their codes (None: numbers)."""
+    if not loss.classification and classes is None:
+        return loss, None
+    labels = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
+    integers = np.issubdtype(labels.dtype, np.integer)
+    if classes is None and integers and n_outputs > 1 and labels.min() >= 0 and labels.max() < n_outputs:
+        labels = np.arange(n_outputs)  # rows of one class may be missing
+    if len(labels) < 2:
+        raise ValueError(f"y holds one class only ({labels[0]!r}): nothing to classify")
+    swap: dict[type[Loss], Loss] = {Logistic: Softmax()} if n_outputs > 1 else {Softmax: Logistic()}
+    return swap.get(type(loss), loss), tuple(labels.tolist())

@@ -1,0 +1,93 @@
+"""``bidual certify``: what is known about a network somebody trained."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bidual._typing import Array
+from bidual.certification import METHODS, Improved
+from bidual.certification import certify as certify_model
+from bidual.cli.commands import (
+    JSON,
+    QUIET,
+    VERBOSE,
+    argument,
+    check_destination,
+    command,
+    loss_argument,
+    print_json,
+)
+from bidual.cli.tables import Table, read_table
+from bidual.models import Model, load
+
+
+@command(
+    argument("model", type=Path, help="file of bidual (.json), or of torch.save (.pt, .pth): two linear layers, ReLU"),
+    argument("data", type=Path, help="the training data: CSV file with a header, or NPZ file with arrays X and y"),
+    argument("--target", metavar="COLUMN", help="column the network predicts (NPZ: y; a bidual model knows its own)"),
+    argument("--beta", type=float, help="weight decay (a bidual model knows its own)"),
+    argument("--loss", type=loss_argument, help="squared, huber:delta=2, logistic, ... (default: squared)"),
+    argument("--drop", default="", metavar="A,B", help="columns that are not inputs"),
+    argument("--weights", metavar="COLUMN", help="column of sample weights"),
+    argument("--method", choices=METHODS, default="auto", help="how the bound is proven (default %(default)s)"),
+    argument("--tol", type=float, default=1e-3, help="stop when this relative gap is proven (default %(default)s)"),
+    argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="default %(default)s"),
+    argument("--improve", type=Path, metavar="FILE", help="write a better network to this file (JSON)"),
+    argument("--out", type=Path, metavar="FILE", help="write the certificate with its proof to this file (JSON)"),
+    argument("--seed", type=int, dest="random_state", help="seed of all random choices"),
+    JSON,
+    QUIET,
+    VERBOSE,
+)
+def certify(args: argparse.Namespace) -> None:
+    """Prove how far a trained network is from the best possible one.
+
+    bidual certify model.pt data.csv --target y --beta 0.01
+    """
+    for path in filter(None, (args.out, args.improve)):
+        check_destination(path, args.model, args.data)
+    table = read_table(args.data)
+    model = load(args.model) if args.model.suffix == ".json" else args.model
+    X, y, weights = _data(args, model, table)
+    options = {key: getattr(args, key) for key in ("beta", "loss", "method", "tol", "time_limit", "random_state")}
+    with contextlib.redirect_stdout(sys.stderr):  # progress must not mix with the report
+        result = certify_model(
+            model, X, y, sample_weight=weights, verbose=args.verbose, improve=args.improve is not None, **options
+        )
+    certificate = result.certificate if isinstance(result, Improved) else result
+    if args.out is not None:
+        certificate.save(args.out)
+    if isinstance(result, Improved):
+        result.network.save(args.improve)
+    if args.json:
+        print_json(**certificate.without_evidence().to_dict(), sentence=certificate.sentence)
+    elif not args.quiet:
+        print(certificate)
+        print(f"{certificate.sentence} ({certificate.elapsed:.1f} s)")
+        for what, path in (("certificate", args.out), ("better network", args.improve)):
+            if path is not None:
+                print(f"{what} written to {path}")
+
+
+def _data(args: argparse.Namespace, model: object, table: Table) -> tuple[Array, Array, Array | None]:
+    """Inputs, targets and weights as the table has them."""
+    own = model if isinstance(model, Model) else None
+    name = args.target or (own.target.name if own else "y" if table.typed else None)
+    if name is None:
+        raise argparse.ArgumentError(None, f"--target is required; {table.path} has {', '.join(table.names)}")
+    apart = [name, *filter(None, [args.weights, *map(str.strip, args.drop.split(","))])]
+    table.require(apart)
+    features = own.feature_names if own else tuple(c for c in table.names if c not in apart)
+    X = table.matrix(features)
+    if own is not None and own.target.classes is not None:
+        y = np.array(table.labels_like(name, own.target.classes))
+    elif args.loss is not None and args.loss.classification:
+        y = np.array(table.labels(name))
+    else:
+        y = table.numbers(name)
+    return X, y, table.numbers(args.weights) if args.weights else None
