@@ -153,10 +153,12 @@ class ConeProof(Proof):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers."""
-        return {"rounds": self.rounds, "target": self.target, "rtol": self.rtol, "start": self.start.tolist()}
+        target = self.target if np.isfinite(self.target) else None
+        return {"rounds": self.rounds, "target": target, "rtol": self.rtol, "start": self.start.tolist()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ConeProof:
         """Inverse of :meth:`to_dict`."""
         start = np.array(data["start"], dtype=np.float64)
-        return cls(int(data["rounds"]), float(data["target"]), float(data["rtol"]), start)
+        target = -np.inf if data["target"] is None else float(data["target"])
+        return cls(int(data["rounds"]), target, float(data["rtol"]), start)
