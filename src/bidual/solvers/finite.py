@@ -142,7 +142,7 @@ def _repair(problem: Problem, neurons: Neurons) -> Neurons:
     F = problem.outputs(neurons)
     wanted = problem.loss.nearest_outputs(F, problem.Y) - F
     size = np.linalg.norm(neurons.alpha, axis=1)
-    hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0)) * size
+    hidden = problem.hidden(neurons.U) * size
     change, *_ = np.linalg.lstsq(hidden, wanted, rcond=1e-10)
     repaired = replace(neurons, alpha=neurons.alpha + size[:, None] * change)
     return repaired if repaired.costs.sum() <= (1 + 1e-5) * neurons.costs.sum() else neurons

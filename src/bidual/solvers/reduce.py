@@ -54,7 +54,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     positive, negative = (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
     # The objective is followed by what a merger changes: one neuron instead of two.
     costs = np.linalg.norm(U, axis=1)
-    H = problem.pool(np.maximum(problem.M @ U.T, 0.0))
+    H = problem.hidden(U)
     F, total = H @ heads + neurons.intercept, float(costs.sum())
     alive = np.ones(len(U), dtype=bool)
     i = 0
@@ -87,7 +87,7 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     m = len(neurons)
     if m < 2:
         return neurons
-    hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0))
+    hidden = problem.hidden(neurons.U)
     vectors = (hidden[:, None, :] * neurons.alpha.T).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
