@@ -164,6 +164,6 @@ def distinct_rows(
     used = weights > 1e-30 * weights.max()
     table = np.column_stack([X[used], Y[used]]) + 0.0  # -0.0 equals 0.0
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
-    summed = np.bincount(inverse.ravel(), weights=weights[used])
+    summed: FloatArray = np.bincount(inverse.ravel(), weights=weights[used]).astype(np.float64)
     d = X.shape[1]
     return np.ascontiguousarray(rows[:, :d]), np.ascontiguousarray(rows[:, d:]), summed

@@ -12,7 +12,7 @@ Training rows may stand for several equal ones, or carry weights: these count as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +40,9 @@ class BatchNorm(Architecture):
 
     Notes
     -----
-    ``bias`` of the estimators is the bias of the hidden layer. Before the ReLU the normalisation cancels it, and its own
-    shift does its work: both values of ``bias`` train the same networks. After the ReLU it is a free parameter, as the
-    hidden weights are.
+    ``bias`` of the estimators is the bias of the hidden layer. Before the ReLU the normalisation cancels it, and its
+    own shift does its work: both values of ``bias`` train the same networks. After the ReLU it is a free parameter,
+    as the hidden weights are.
 
     Sample weights count as that many rows, also in the mean, the norm and n. As the papers normalise by the 2-norm,
     beta goes with n: torch's convention (division by the standard deviation) with weight decay
@@ -68,15 +68,20 @@ class BatchNorm(Architecture):
         return AfterLift(X, whitening, counts, bias=bias, truncate=self.rank is not None)
 
 
-def _check_rank(rank: float | None) -> None:
+def _check_rank(rank: Any) -> None:
     if rank is None:
         return
-    if isinstance(rank, bool) or not isinstance(rank, Real):
+    if isinstance(rank, bool) or not isinstance(rank, int | float | np.integer | np.floating):
         raise ValueError(f"rank must be an integer >= 1, a fraction in (0, 1] or None, got {rank!r}")
-    if isinstance(rank, Integral) and rank < 1:
+    if _counts(rank) and rank < 1:
         raise ValueError(f"rank must be at least 1, got {rank!r}")
-    if not isinstance(rank, Integral) and not 0 < rank <= 1:
+    if not _counts(rank) and not 0 < rank <= 1:
         raise ValueError(f"rank as a fraction of the variance must lie in (0, 1], got {rank!r}")
+
+
+def _counts(rank: Any) -> bool:
+    """Whether the rank counts directions; otherwise it is a fraction of the variance."""
+    return isinstance(rank, int | np.integer)
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def _truncation(rank: float | None, sigma: FloatArray) -> int:
     """How many singular directions to keep."""
     if rank is None:
         return len(sigma)
-    if isinstance(rank, Integral):
+    if _counts(rank):
         if rank > len(sigma):
             raise ValueError(f"rank={rank} is larger than {len(sigma)}, the rank of the centred data")
         return int(rank)

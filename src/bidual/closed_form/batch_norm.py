@@ -1,7 +1,7 @@
 r"""Optimal networks with batch normalisation as formulas (000 Theorems 2.1, 2.4, 5.1, 5.2 and 6.2).
 
-Where the features M are square and white, :math:`M^T \mathrm{diag}(w) M = k^2 I`, every non-negative vector is a neuron,
-and a neuron of unit cost has the weighted norm k at most. With :math:`\tau = \beta / k`, the norm
+Where the features M are square and white, :math:`M^T \mathrm{diag}(w) M = k^2 I`, every non-negative vector is a
+neuron, and a neuron of unit cost has the weighted norm k at most. With :math:`\tau = \beta / k`, the norm
 :math:`\|h\|_w^2 = \sum_i w_i h_i^2` and targets with at most one non-zero entry in each row, the dual constraint comes
 apart into one ball for each output c and sign, and the optimal outputs are the soft-thresholded targets
 
@@ -61,8 +61,8 @@ def white_features(problem: Problem) -> ClosedForm:
     _check_loss(problem)
     if problem.A is not None or len(M) != M.shape[1]:
         raise ConditionError(
-            f"the {M.shape[1]} features must be as many as the {len(M)} distinct rows (batch normalisation: these rows, "
-            "centred, must be of full rank, which takes at least n - 1 columns, and rank=None)"
+            f"the {M.shape[1]} features must be as many as the {len(M)} distinct rows (batch normalisation: these "
+            "rows, centred, must be of full rank, which takes at least n - 1 columns, and rank=None)"
         )
     if problem.fit_intercept and problem.n_outputs > 1:
         raise ConditionError("with several outputs there is no formula with a free intercept: use fit_intercept=False")
