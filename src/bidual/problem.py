@@ -138,6 +138,11 @@ class Problem:
         """M in the coordinates of :attr:`basis`, ``(N, r)``."""
         return self.M if self.basis.shape[1] == self.M.shape[1] else self.M @ self.basis
 
+    @property
+    def relu_inputs(self) -> FloatArray:
+        """The rows whose signs are the activation patterns."""
+        return self.M
+
     @cached_property
     def row_norms(self) -> FloatArray:
         """Norms of the rows of M."""
@@ -180,8 +185,19 @@ class NormalisedProblem(Problem):
 
     .. math:: k \Big( \|q\| \, \frac{z - 1 w^T z}{(w^T (z - 1 w^T z)^2)^{1/2}} + a 1 \Big), \qquad z = (X q)_+ ,
 
-    the direction of q being the hidden weights, its length the scale :math:`\gamma`.
+    the direction of q being the hidden weights, its length the scale :math:`\gamma`. One output only.
     """
+
+    def __post_init__(self) -> None:
+        if self.n_outputs > 1:
+            raise ValueError(
+                f"batch normalisation after the ReLU is for one output, the targets have {self.n_outputs}: train one "
+                "network for each, or use position='before'"
+            )
+
+    @property
+    def relu_inputs(self) -> FloatArray:
+        return self.M[:, :-1]
 
     def hidden(self, U: FloatArray) -> FloatArray:
         z = np.maximum(self.M[:, :-1] @ U[:, :-1].T, 0.0)

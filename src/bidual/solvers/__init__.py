@@ -9,6 +9,7 @@ from bidual.solvers.conic import FiniteProgram, InfeasibleError
 from bidual.solvers.constant import solve_constant
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 from bidual.solvers.gated import gates_of, solve_gated
+from bidual.solvers.normalised import solve_normalised
 
 METHODS: dict[str, Method] = {
     "adaptive": solve_adaptive,
@@ -32,5 +33,6 @@ __all__ = [
     "solve_exact",
     "solve_finite",
     "solve_gated",
+    "solve_normalised",
     "solve_sampled",
 ]

@@ -63,7 +63,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
         partners = np.flatnonzero(alive & (conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
         for j in partners[partners > i] if alive[i] else ():
             u = U[i] + U[j]
-            h, cost = problem.pool(np.maximum(problem.M @ u, 0.0)), float(np.linalg.norm(u))
+            h, cost = problem.hidden(u[None])[:, 0], float(np.linalg.norm(u))
             F_new = F + np.outer(h - H[:, i], heads[i]) - np.outer(H[:, j], heads[j])
             total_new = total + cost - costs[i] - costs[j]
             if problem.loss_value(F_new) + problem.beta * total_new <= ceiling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import singledispatch
 
 from bidual.closed_form import ConditionError
 from bidual.problem import Problem
@@ -12,6 +13,7 @@ from bidual.solvers.closed_form import solve_closed_form
 __all__ = ["solve_adaptive"]
 
 
+@singledispatch
 def solve_adaptive(problem: Problem, options: Options) -> Solution:
     """Train until the relative gap is at most ``options.tol``; see :mod:`bidual.solvers.adaptive.engine`.
 
