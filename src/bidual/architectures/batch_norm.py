@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.networks import BatchNormNetwork, Network
 from bidual.networks.batch_norm import POSITIONS
@@ -125,6 +125,28 @@ class Whitening:
     def features(self, X: FloatArray) -> FloatArray:
         r""":math:`U = (X - 1 \mu^T) V \Sigma^{-1}`."""
         return (X - self.mean) @ self.V / self.sigma
+
+
+def truncate(X: Array, rank: float) -> FloatArray:
+    r"""The truncated data :math:`g(X) = 1 \mu^T + U_k \Sigma_k V_k^T` of 000 sec. 4.2.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    rank : int or float
+        Number of singular directions to keep, or the fraction of the variance that they explain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual.architectures import truncate
+    >>> truncate(np.array([[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]]), 1).round(2).tolist()
+    [[0.0, 0.03], [2.0, 0.03], [4.0, 0.03]]
+    """
+    _check_rank(rank)
+    X = np.asarray(X, dtype=np.float64)
+    white = Whitening.of(X, np.ones(len(X)), rank)
+    return (X - white.mean) @ white.V @ white.V.T + white.mean
 
 
 def _truncation(rank: float | None, sigma: FloatArray) -> int:

@@ -282,7 +282,7 @@ class FiniteProgram:
         return Neurons(U, np.repeat(heads, P, axis=0), result.intercept)
 
     def known_bounds(self, V: FloatArray, result: ConicResult) -> FloatArray:
-        r"""Bounds :math:`\|s\,M^T D_i A^T v_c + M^T (2 D_i - I) \lambda\|` with the solver's multipliers: ``(2, C, P)``."""
+        r"""Bounds :math:`\|s\,M^T D_i A^T v_c + M^T (2 D_i - I) \lambda\|` of the solver's multipliers: (2, C, P)."""
         signs, C, P, r = self.shape
         gradients = (self.design().T @ V).T.reshape(1, C, r, P)
         multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
