@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import gap_may_stay_open, gaussian_problem, plain_loss, printed_program
 
 from bidual import BatchNorm, BatchNormNetwork, Network, ReLUClassifier, ReLURegressor, beta_max, load, solution_path
 from bidual.architectures.batch_norm import Whitening, truncate
 from bidual.closed_form import ConditionError
+
+from .helpers import gap_may_stay_open, gaussian_problem, plain_loss, printed_program
 
 LOSSES = ["squared", "absolute", "logistic", "hinge", "squared_hinge"]
 PAPER = {"architecture": "batch_norm", "bias": False, "fit_intercept": False}
