@@ -3,8 +3,8 @@
 1. Where the centred rows have full rank, the global optimum for one-hot targets is a formula (Theorem 2.4). It is set
    against gradient descent on the same objective.
 2. On CIFAR-10 (if its file is there): test accuracy of the global optimum ("Convex"), of the global optimum on data
-   truncated to 95 % of their variance ("Convex-Truncated"), of SGD on both, and of the convex program trained by Adam in
-   its penalty form (appendix A, rho) for comparison.
+   truncated to 95 % of their variance ("Convex-Truncated"), of SGD on both, and of the convex program trained by Adam
+   in its penalty form (appendix A, rho) for comparison.
 3. How far SGD moves the weights along the singular directions of the data (Figure 2), as a picture.
 
     python examples/batch_norm.py --data ../shared/data/cifar10.npz --out run
@@ -25,18 +25,20 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
-from bidual import BatchNorm, BatchNormNetwork, ReLURegressor
+from bidual import BatchNorm, ReLURegressor
 from bidual.architectures import truncate
 from bidual.architectures.batch_norm import Whitening
 from bidual.implicit import singular_similarity
+from bidual.networks import Network
 from bidual.plots import plot_singular_similarity
+from bidual.problem import Neurons
 
 Array = np.ndarray
 
 
-def batch_norm_net(d: int, m: int, C: int, seed: int = 0) -> torch.nn.Sequential:
+def batch_norm_net(d: int, m: int, C: int) -> torch.nn.Sequential:
     """A network as torch users write it."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Linear(d, m, bias=False), torch.nn.BatchNorm1d(m), torch.nn.ReLU(), torch.nn.Linear(m, C, bias=False)
     )
@@ -49,13 +51,14 @@ def objective(net: torch.nn.Sequential, X: torch.Tensor, Y: torch.Tensor, beta: 
 
 
 def descend(
-    X: Array, Y: Array, beta: float, *, m: int, seconds: float, lr: float, batch: int | None = None, seed: int = 0
+    X: Array, Y: Array, beta: float, *, m: int, seconds: float, lr: float, batch: int | None = None, adam: bool = False
 ) -> tuple[torch.nn.Sequential, Array]:
-    """SGD with momentum on the non-convex objective; the network with its statistics, and the initial hidden weights."""
-    net = batch_norm_net(X.shape[1], m, Y.shape[1], seed)
+    """Descent on the non-convex objective: the network with its statistics, and the first hidden weights."""
+    net = batch_norm_net(X.shape[1], m, Y.shape[1])
     inputs, targets = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(Y, dtype=torch.float32)
     initial = net[0].weight.detach().numpy().copy()
-    optimiser = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
+    parameters = net.parameters()
+    optimiser = torch.optim.Adam(parameters, lr) if adam else torch.optim.SGD(parameters, lr, momentum=0.9)
     n, began, left = len(X), time.perf_counter(), 1.0
     while left > 0:
         for rows in torch.randperm(n).split(batch or n):
@@ -84,11 +87,8 @@ def scores(net: torch.nn.Sequential, X: Array) -> Array:
 
 def penalty_form(
     X: Array, Y: Array, beta: float, rank: float | None, *, gates: int, seconds: float, rho: float
-) -> Array:
-    """The convex program on random gates by Adam, cone violations penalised (000 appendix A).
-
-    Hidden weights on the inputs, their gates and their biases: what is needed to predict.
-    """
+) -> Network:
+    """The convex program on random gates by Adam, with violated cones penalised (000 appendix A), as a network."""
     torch.manual_seed(0)
     white = Whitening.of(X, np.ones(len(X)), rank)
     M = torch.as_tensor(np.column_stack([white.features(X), np.full(len(X), len(X) ** -0.5)]), dtype=torch.float32)
@@ -107,13 +107,10 @@ def penalty_form(
         value = 0.5 * ((F - targets) ** 2).sum() / len(X) + beta * S.norm(dim=3).sum() + rho * violation
         value.backward()
         optimiser.step()
-    # back to a network: each block is a neuron, its ReLU instead of its gate
-    s = S.detach().double().numpy()
+    # each block is a neuron, with a ReLU instead of its gate
     heads = np.concatenate([np.tile(np.eye(C), (gates, 1)), np.tile(-np.eye(C), (gates, 1))])
-    lift = BatchNorm(rank=rank).lift(X, bias=False)
-    from bidual.problem import Neurons
-
-    return lift.recover(Neurons(s.reshape(-1, p), heads, np.zeros(C)))
+    neurons = Neurons(S.detach().double().numpy().reshape(-1, p), heads, np.zeros(C))
+    return BatchNorm(rank=rank).lift(X, bias=False).recover(neurons)
 
 
 def formula_against_descent(X: Array, labels: Array, seconds: float) -> None:
@@ -126,14 +123,14 @@ def formula_against_descent(X: Array, labels: Array, seconds: float) -> None:
     elapsed = time.perf_counter() - began
     print(f"\n1. Theorem 2.4 on n = {n} rows, d = {X.shape[1]} columns, {Y.shape[1]} classes, beta = 1/n")
     print(f"   formula            objective {est.objective_:.9f}   gap {est.gap_:.0e} (proven)   {elapsed:6.2f} s")
-    for lr in (0.01, 0.1):
+    for name, lr, adam in (("GD, rate 0.1", 0.1, False), ("GD, rate 1", 1.0, False), ("Adam, rate 0.003", 0.003, True)):
         began = time.perf_counter()
-        net, _ = descend(X, Y, beta, m=200, seconds=seconds, lr=lr)
+        net, _ = descend(X, Y, beta, m=100, seconds=seconds, lr=lr, adam=adam)
         inputs, targets = (torch.as_tensor(a, dtype=torch.float32) for a in (X, Y))
         with torch.no_grad():
             value = float(objective(net.train(), inputs, targets, beta, n))
         excess = 100 * (value / est.objective_ - 1)
-        print(f"   GD, rate {lr:<8g}  objective {value:.9f}   {excess:+.2f} %   {time.perf_counter() - began:17.2f} s")
+        print(f"   {name:<18} objective {value:.9f}   {excess:+.2f} %   {time.perf_counter() - began:17.2f} s")
 
 
 def accuracies(X: Array, y: Array, X_test: Array, y_test: Array, beta: float, seconds: float) -> None:
@@ -141,17 +138,17 @@ def accuracies(X: Array, y: Array, X_test: Array, y_test: Array, beta: float, se
     Y, rank = np.eye(10)[y], 0.95
     k = len(Whitening.of(X, np.ones(len(X)), rank).sigma)
     print(f"\n2. CIFAR-10, {len(X)} training and {len(X_test)} test rows, beta = {beta:g}; truncation keeps k = {k}")
-    rows = []
 
-    def note(name: str, network: BatchNormNetwork, began: float, gap: str = "") -> None:
-        value = network.objective(X, Y, beta=beta)
-        elapsed = time.perf_counter() - began
-        rows.append(name)
+    def note(name: str, value: float, F: Array, F_test: Array, began: float, more: str = "") -> None:
         print(
-            f"   {name:<28} objective {value:.5f}   train {accuracy(network.predict(X), y):5.1f} %   "
-            f"test {accuracy(network.predict(X_test), y_test):5.1f} %   {elapsed:6.1f} s   {gap}",
+            f"   {name:<28} objective {value:.5f}   train {accuracy(F, y):5.1f} %   "
+            f"test {accuracy(F_test, y_test):5.1f} %   {time.perf_counter() - began:6.1f} s   {more}",
             flush=True,
         )
+
+    def note_network(name: str, network: Network, began: float, more: str = "") -> None:
+        value = network.objective(X, Y, beta=beta)
+        note(name, value, network.predict(X), network.predict(X_test), began, more)
 
     for name, r in (("Convex", None), ("Convex-Truncated", rank)):
         began = time.perf_counter()
@@ -165,22 +162,18 @@ def accuracies(X: Array, y: Array, X_test: Array, y_test: Array, beta: float, se
                 time_limit=seconds,
                 random_state=0,
             ).fit(X, Y)
-        note(name, est.network_, began, f"gap {est.gap_:.0e}, {est.n_neurons_} neurons, {est.certificate_.method}")
+        proof = f"gap {est.gap_:.0e}, {est.n_neurons_} neurons, {est.certificate_.method}"
+        note_network(name, est.network_, began, proof)
     for name, r in (("penalty form (rho)", None), ("penalty form, truncated", rank)):
         began = time.perf_counter()
-        note(name, penalty_form(X, Y, beta, r, gates=20, seconds=seconds / 2, rho=0.01), began)
+        note_network(name, penalty_form(X, Y, beta, r, gates=20, seconds=seconds / 2, rho=0.01), began)
     for name, Z in (("SGD", X), ("SGD-Truncated", truncate(X, rank))):
         began = time.perf_counter()
         net, _ = descend(Z, Y, beta, m=500, seconds=seconds, lr=0.02, batch=200)
         inputs, targets = (torch.as_tensor(a, dtype=torch.float32) for a in (Z, Y))
         with torch.no_grad():
             value = float(objective(net.train(), inputs, targets, beta, len(Z)))
-        elapsed = time.perf_counter() - began
-        print(
-            f"   {name:<28} objective {value:.5f}   train {accuracy(scores(net, Z), y):5.1f} %   "
-            f"test {accuracy(scores(net, X_test), y_test):5.1f} %   {elapsed:6.1f} s",
-            flush=True,
-        )
+        note(name, value, scores(net, Z), scores(net, X_test), began)
 
 
 def singular_movement(X: Array, labels: Array, beta: float, seconds: float, out: Path) -> None:

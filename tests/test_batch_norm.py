@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from bidual import BatchNorm, BatchNormNetwork, Network, ReLUClassifier, ReLURegressor, beta_max, load, solution_path
 from bidual.architectures.batch_norm import Whitening, truncate
 from bidual.closed_form import ConditionError
+from bidual.implicit import singular_directions, singular_similarity
+from bidual.plots import plot_fit_1d, plot_singular_similarity
 
 from .helpers import gap_may_stay_open, gaussian_problem, plain_loss, printed_program
 
@@ -505,3 +507,41 @@ def test_gradient_steps_on_the_two_models_are_related_by_squared_singular_values
     for name in ("gamma", "shift", "out"):
         torch.testing.assert_close(batch[name], whitened[name])
     torch.testing.assert_close(S[:, None] * (Vt @ batch["w"]), S[:, None] ** 2 * whitened["w"])
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**31), i=st.integers(0, 3))
+def test_the_similarity_falls_in_the_direction_that_moved_alone(seed, i):
+    rng = np.random.default_rng(seed)
+    X, start = rng.standard_normal((9, 4)), rng.standard_normal((5, 4))
+    sigma, V = singular_directions(X)
+    assert (np.diff(sigma) <= 0).all()
+    moved = start + np.outer(rng.standard_normal(5), V[:, i])
+    values = singular_similarity(moved, start, X)
+    a, b = moved @ V[:, i], start @ V[:, i]  # 000 eq. 21
+    assert values[i] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+    assert values[i] < 1
+    np.testing.assert_allclose(np.delete(values, i), 1)
+    np.testing.assert_allclose(singular_similarity(moved @ V, start @ V), values)  # the whitened model
+
+
+def test_similarity_needs_weights_of_one_shape_that_fit_the_data():
+    with pytest.raises(ValueError, match="one shape"):
+        singular_similarity(np.ones((2, 3)), np.ones((3, 2)))
+    with pytest.raises(ValueError, match="3 inputs, X has 4 columns"):
+        singular_similarity(np.ones((2, 3)), np.ones((2, 3)), np.eye(4))
+
+
+def test_pictures_show_what_they_are_given():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    curves = {"one": np.array([0.5, 1.0]), "two": np.array([1.0, 1.0, 0.2])}
+    ax = plot_singular_similarity(curves)
+    assert [line.get_label() for line in ax.lines] == ["one", "two"]
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), curves["two"])
+    X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 0.0, 2.0, 1.0, 1.0])
+    est = ReLURegressor(0.01, architecture="batch_norm", method="exact").fit(X, y)
+    fit = plot_fit_1d(est, X, y)
+    grid, values = fit.lines[0].get_data()
+    np.testing.assert_allclose(np.interp(X[:, 0], grid, values), est.predict(X), atol=1e-9)
+    matplotlib.pyplot.close("all")

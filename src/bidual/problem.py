@@ -201,7 +201,15 @@ class NormalisedProblem(Problem):
 
     def hidden(self, U: FloatArray) -> FloatArray:
         z = np.maximum(self.M[:, :-1] @ U[:, :-1].T, 0.0)
-        z -= self.w @ z
-        deviation = np.sqrt(self.w @ z**2)
-        scale = np.linalg.norm(U[:, :-1], axis=1) / np.where(deviation > 0, deviation, 1.0)
-        return self.M[:, -1:] * (z * scale + U[:, -1])
+        mean, deviation = statistics(z, self.w)
+        scale = np.where(deviation > 0, np.linalg.norm(U[:, :-1], axis=1), 0.0) / np.where(
+            deviation > 0, deviation, 1.0
+        )
+        return self.M[:, -1:] * ((z - mean) * scale + U[:, -1])
+
+
+def statistics(z: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weighted mean and standard deviation of each column; a deviation within rounding of zero is zero."""
+    mean = w @ z
+    deviation = np.sqrt(w @ (z - mean) ** 2)
+    return mean, np.where(deviation > 1e-13 * np.sqrt(w @ z**2), deviation, 0.0)

@@ -20,7 +20,7 @@ from bidual._typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.networks import BatchNormNetwork, Network
 from bidual.networks.batch_norm import POSITIONS
-from bidual.problem import Neurons, NormalisedProblem
+from bidual.problem import Neurons, NormalisedProblem, statistics
 
 
 class BatchNorm(Architecture):
@@ -259,9 +259,7 @@ class AfterLift(Lift):
 
     def _statistics(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation over the training rows, after the ReLU."""
-        hidden = np.maximum(self.inputs @ q.T, 0.0)
-        mean = self.w @ hidden
-        return mean, np.sqrt(self.w @ (hidden - mean) ** 2)
+        return statistics(np.maximum(self.inputs @ q.T, 0.0), self.w)
 
     def _varying(self) -> FloatArray:
         """A direction that the ReLU does not make constant: if one does, its opposite does not."""
