@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bidual import BatchNorm, BatchNormNetwork, ReLUClassifier, ReLURegressor, beta_max
 from bidual.certificates.normalised import polar_distance
 from bidual.closed_form import ConditionError
-from bidual.solvers import normalised
+from bidual.solvers.normalised import generation
 
 from .helpers import cvxpy_loss, gaussian_problem, lp_patterns, with_ones
 from .test_batch_norm import paper_objective
@@ -131,7 +131,7 @@ def test_pricing_finds_the_patterns_that_enumeration_knows(bias, monkeypatch):
     X, y, _ = gaussian_problem(9, n=12)
     options = {"architecture": AFTER, "bias": bias, "random_state": 0}
     exact = ReLURegressor(0.01, method="exact", **options).fit(X, y)
-    monkeypatch.setattr(normalised, "PROOF_PATTERNS", 0)
+    monkeypatch.setattr(generation, "PROOF_PATTERNS", 0)
     priced = ReLURegressor(0.01, **options).fit(X, y)
     assert priced.objective_ == pytest.approx(exact.objective_, rel=2e-4)
     assert not priced.certificate_.rigorous
