@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import clarabel
 import numpy as np
@@ -88,9 +89,13 @@ class FiniteProgram:
         self.problem = problem
         self.patterns = patterns
         self.rows = problem.reduced
-        self.cone_pairs = _cone_pairs(problem, patterns)
         # The solver's tolerances are absolute below one, so that it is given the objective in units of beta.
         self.unit = 1.0 / float(np.clip(problem.beta, 1e-9, 1e9))
+
+    @cached_property
+    def cone_pairs(self) -> tuple[IntArray, IntArray]:
+        """Patterns and lifted rows of the cone constraints."""
+        return _cone_pairs(self.problem, self.patterns)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

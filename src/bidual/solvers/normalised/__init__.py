@@ -11,8 +11,8 @@ from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.constant import search
 from bidual.solvers.finite import cone_bounds, finite_program
 from bidual.solvers.normalised.generation import solve_normalised
-from bidual.solvers.normalised.program import NormalisedProgram
 from bidual.solvers.normalised.pricing import search_normalised
+from bidual.solvers.normalised.program import NormalisedProgram
 
 finite_program.register(NormalisedProblem, NormalisedProgram)
 cone_bounds.register(NormalisedProblem, NormalisedBounds)

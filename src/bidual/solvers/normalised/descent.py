@@ -30,7 +30,7 @@ def descend(problem: NormalisedProblem, neurons: Neurons, max_iter: int) -> Neur
         inverse = np.where(deviation > 0, 1.0, 0.0) / np.where(deviation > 0, deviation, 1.0)
         z = (z - mean) * inverse
         h = k * (gamma * z + shift)
-        F = (h @ alpha + b)[:, None]
+        F = (h @ alpha + b.sum())[:, None]
         objective = problem.loss_value(F) + 0.5 * beta * float((x[m * p : m * (p + 3)] ** 2).sum())
         dF = problem.loss.gradient(F, problem.Y, w)
         total = float(dF.sum())

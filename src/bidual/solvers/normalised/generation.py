@@ -1,4 +1,4 @@
-"""Column generation: descend, solve the convex program on the patterns of the neurons, price, add neurons, repeat."""
+"""Column generation: descend, correct the scales of all directions at hand, price, add the violating ones, repeat."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
-from bidual.arrangements import few_patterns, patterns_of
-from bidual.certificates import DualBound, NormalisedBounds, lower_bound, relative_gap
+from bidual.arrangements import few_patterns
+from bidual.arrangements.patterns import unique_rows
+from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.closed_form import ConditionError
 from bidual.problem import Neurons, NormalisedProblem
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.closed_form import solve_closed_form
 from bidual.solvers.finite import STATUS, STOPPED, dual_point, solve_finite, solve_program
 from bidual.solvers.normalised.descent import descend
-from bidual.solvers.normalised.program import NormalisedProgram
 from bidual.solvers.normalised.pricing import AUDIT, ROUND, Search
+from bidual.solvers.normalised.program import AtomProgram
 from bidual.solvers.reduce import reduce_neurons
 
 #: Up to this many activation patterns are enumerated: no need to search for them.
 PROOF_PATTERNS = 5_000
-#: Patterns that may enter in one round, and number beyond which those without use leave.
-BATCH, CROWD = 24, 60
+#: Directions that may enter in one round, and the number of rounds without use after which they leave.
+BATCH, REST = 24, 5
 #: Neurons to begin with, and iterations of the descent from them.
 BEGIN, DESCENT = 64, 500
 
@@ -47,7 +48,7 @@ def solve_normalised(problem: NormalisedProblem, options: Options) -> Solution:
 
 
 class Generation:
-    """State of column generation: the patterns at hand, the best network and the best bound."""
+    """State of column generation: the directions at hand, the best network and the best bound."""
 
     def __init__(self, problem: NormalisedProblem, options: Options, began: float) -> None:
         self.problem, self.options, self.began = problem, options, began
@@ -59,7 +60,8 @@ class Generation:
         p = problem.relu_inputs.shape[1]
         self.neurons = Neurons.none(p + 1, np.zeros(1))
         self.objective = problem.objective(self.neurons)
-        self.directions = np.zeros((0, p)) if options.directions is None else options.directions[:, :p]
+        self.directions, self.age = np.zeros((0, p)), np.zeros(0, dtype=np.int64)
+        self._take(self.directions if options.directions is None else options.directions[:, :p])
         start = options.start
         if not isinstance(start, Neurons):
             Q = rng.standard_normal((BEGIN, p))
@@ -74,13 +76,10 @@ class Generation:
         return Neurons(np.column_stack([Q, np.zeros(len(Q))]), each * sign[:, None], self.neurons.intercept)
 
     def move(self, neurons: Neurons) -> None:
-        """Descend from these neurons; the patterns of those that live, and of their neighbours, come to hand."""
+        """Descend from these neurons; the directions of those that live come to hand."""
         moved = descend(self.problem, neurons, DESCENT)
         self.offer(moved)
-        moved = moved.take(moved.costs > 1e-4 * moved.costs.max(initial=0.0))
-        Q = moved.U[:, :-1]
-        near = Q + 1e-3 * np.linalg.norm(Q, axis=1, keepdims=True) * self.search.rng.standard_normal(Q.shape)
-        self.directions = np.concatenate([self.directions, Q, near])
+        self._take(moved.U[moved.costs > 1e-4 * moved.costs.max(initial=0.0), :-1])
 
     def offer(self, neurons: Neurons) -> None:
         """Keep the network if it is the best so far."""
@@ -124,28 +123,22 @@ class Generation:
         )
 
     def round(self) -> str | None:
-        """Solve on the patterns at hand and price the dual point; a status if there is nothing more to do."""
+        """Correct the scales of all directions at hand and price the dual point; a status if there is no more to do."""
         problem, options = self.problem, self.options
-        patterns = patterns_of(problem.relu_inputs, self.directions)
-        program = NormalisedProgram(problem, patterns)
-        program.check_memory()
+        program = AtomProgram(problem, self.directions)
         result = solve_program(program, options, self.began)
         neurons = program.neurons(result)
         self.offer(neurons)
-        costs = program.costs(result.Z).ravel()
+        costs = program.costs(result.Z)[:, 0]
         alive = costs > 1e-6 * costs.max(initial=0.0)
-        V = dual_point(problem, result.V)
-        before = len(patterns)
-        self.directions = patterns.witnesses
-        if before > CROWD:
-            self.directions = patterns.witnesses[alive.reshape(2, -1).any(axis=0)]
-        within = NormalisedBounds(problem, patterns, program.blocks).lower_bound(V).oracle_value
-        self.price(V, *ROUND, near=neurons.U[alive, :-1], within=within)
+        self.age = np.where(alive.any(axis=0), 0, self.age + 1)
+        self.directions, self.age = self.directions[self.age < REST], self.age[self.age < REST]
+        self.price(dual_point(problem, result.V), *ROUND, near=neurons.U[alive.ravel(), :-1])
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.bound.value, int(alive.sum()))
         self.history.append(entry)
         if options.verbose:
             print(
-                f"bidual: {entry.elapsed:8.2f} s  {before:6d} patterns  objective {self.objective:.8g}  "
+                f"bidual: {entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {self.objective:.8g}  "
                 f"gap {self.gap:.1e} (before the audit)",
                 flush=True,
             )
@@ -155,22 +148,28 @@ class Generation:
             return STATUS["MaxTime"]
         return None
 
-    def price(
-        self, V: FloatArray, starts: int, polished: int, *, near: FloatArray | None = None, within: float = 0.0
-    ) -> None:
-        """Look for violating neurons, note their patterns, and update the bound."""
+    def price(self, V: FloatArray, starts: int, polished: int, *, near: FloatArray | None = None) -> None:
+        """Look for violating neurons, take up their directions, descend with them, and update the bound.
+
+        Without ``near`` this is the audit of the bound itself, which may fall.
+        """
         problem = self.problem
-        audit = near is None
-        near = self.neurons.U[:, :-1] if near is None else near
-        Q, values = self.search.run(V, near[np.linalg.norm(near, axis=1) > 0], starts, polished)
-        g = max(float(values[0]), within)
-        bound = replace(lower_bound(problem, V, g, g), proven=False)
-        if audit or bound.value > self.bound.value:
+        around = self.neurons.U[:, :-1] if near is None else near
+        Q, values = self.search.run(V, around[np.linalg.norm(around, axis=1) > 0], starts, polished)
+        bound = replace(lower_bound(problem, V, float(values[0]), float(values[0])), proven=False)
+        if near is None or bound.value > self.bound.value:
             self.bound = bound
         violating = Q[values > problem.beta * (1 + 1e-9)]
         if len(violating):
-            found = patterns_of(problem.relu_inputs, violating).witnesses[:BATCH]
-            self.directions = np.concatenate([self.directions, found])
+            first, _ = unique_rows(violating @ problem.relu_inputs.T >= 0)
+            found = violating[first[:BATCH]]
+            self._take(found)
             extra = self._small(found, np.sign(self.search.values(found, V)), 0.1 * self.gap)
             best = self.neurons
             self.move(replace(best, U=np.vstack([best.U, extra.U]), alpha=np.vstack([best.alpha, extra.alpha])))
+
+    def _take(self, Q: FloatArray) -> None:
+        """More directions at hand."""
+        Q = Q[np.linalg.norm(Q, axis=1) > 0]
+        self.directions = np.concatenate([self.directions, Q])
+        self.age = np.concatenate([self.age, np.zeros(len(Q), dtype=np.int64)])

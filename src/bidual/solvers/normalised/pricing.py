@@ -29,7 +29,8 @@ class Search:
     def __init__(self, problem: NormalisedProblem, rng: np.random.Generator) -> None:
         self.problem, self.rng = problem, rng
         self.inputs = problem.relu_inputs
-        one = np.linalg.lstsq(self.inputs, np.ones(len(self.inputs)), rcond=None)[0]
+        self.inverse = np.linalg.pinv(self.inputs)
+        one = self.inverse @ np.ones(len(self.inputs))
         #: Weights that add a constant, if there are any.
         self.one = one if np.allclose(self.inputs @ one, 1.0, rtol=0, atol=1e-9) else None
 
@@ -81,7 +82,7 @@ class Search:
         p = self.inputs.shape[1]
         noise = self.rng.standard_normal((starts, p))
         pairs = self.rng.integers(len(self.inputs), size=(2, starts // 2))
-        families = [noise[: starts // 2], self.inputs[pairs[0]] - self.inputs[pairs[1]]]
+        families = [noise[: starts // 2], self.inputs[pairs[0]] - self.inputs[pairs[1]], self._towards_few(V, starts)]
         families += [] if self.one is None else [self.with_few_active(Q) for Q in families]
         if len(near):
             units = near / np.linalg.norm(near, axis=1, keepdims=True)
@@ -98,6 +99,16 @@ class Search:
         Q, values = np.concatenate([best, Q]), np.concatenate([top, values])
         order = np.argsort(-values, kind="stable")
         return Q[order], values[order]
+
+    def _towards_few(self, V: FloatArray, count: int) -> FloatArray:
+        """Least-squares fits of the dual point on a few rows of one sign, the largest most often."""
+        n, p = self.inputs.shape
+        v = V[:, 0] * self.rng.choice([-1.0, 1.0], size=(count, 1))
+        # the smallest of exponential variables with these rates are a weighted sample
+        times = self.rng.exponential(size=(count, n)) / np.maximum(v, 1e-300)
+        size = self.rng.integers(1, min(n, 2 * p) + 1, size=count)
+        chosen = times.argsort(axis=1).argsort(axis=1) < size[:, None]
+        return np.where(chosen, np.maximum(v, 0.0), 0.0) @ self.inverse.T
 
     def with_few_active(self, Q: FloatArray) -> FloatArray:
         """The same directions with a bias that leaves few rows active: their cones are narrow, and easily missed."""

@@ -61,3 +61,39 @@ class NormalisedProgram(FiniteProgram):
     def known_bounds(self, V: FloatArray, result: ConicResult) -> FloatArray:
         """None: multipliers of the solver leave the null spaces only approximately free."""
         return np.full(self.shape[:3], np.inf)
+
+
+class AtomProgram(FiniteProgram):
+    r"""The convex problem in the scales and shifts of neurons with fixed directions: the corrective step.
+
+    .. math:: \min \; L\Big(\sum_{j, \pm} \pm k (c_j^\pm z_j + a_j^\pm 1) + 1 b\Big)
+              + \beta \sum_{j, \pm} \|(c_j^\pm, a_j^\pm)\| \quad \text{s.t.} \quad c_j^\pm \ge 0,
+
+    where :math:`z_j` is the standardised :math:`(X q_j)_+`.
+    """
+
+    def __init__(self, problem: NormalisedProblem, directions: FloatArray) -> None:
+        lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+        self.units = np.column_stack([directions / lengths, np.zeros(len(directions))])
+        super().__init__(problem, Patterns(np.zeros((len(directions), 0), dtype=bool), directions))
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape of the block weights: signs, outputs, directions, coordinates (c, a)."""
+        return 2, 1, len(self.units), 2
+
+    def design(self) -> sp.csc_array:
+        """``k [z_j, 1]`` of all directions, coordinate-major: ``(n, 2 P)``."""
+        shifts = np.repeat(self.problem.M[:, -1:], len(self.units), axis=1)
+        return sp.csc_array(np.hstack([self.problem.hidden(self.units), shifts]))
+
+    def cone_matrix(self) -> sp.csc_array:
+        """Rows of ``c_j >= 0``, ``(P, 2 P)``."""
+        return sp.eye_array(len(self.units), 2 * len(self.units), format="csc")
+
+    def neurons(self, result: ConicResult) -> Neurons:
+        """One neuron per block: its direction with length c, and the shift a."""
+        c, a = np.maximum(result.Z[:, 0, :, 0], 0.0), result.Z[:, 0, :, 1]
+        U = np.concatenate([c[..., None] * self.units[:, :-1], a[..., None]], axis=-1)
+        signs = np.repeat([1.0, -1.0], len(self.units))[:, None]
+        return Neurons(U.reshape(len(signs), U.shape[-1]), signs, result.intercept)
