@@ -13,6 +13,8 @@ ESTIMATORS = [
     ReLUClassifier(beta=0.01, tol=0.1, random_state=0),
     ReLURegressor(method="sampled", n_patterns=20, random_state=0),
     ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", random_state=0),
+    ReLURegressor(architecture="batch_norm", method="sampled", n_patterns=8, random_state=0),
+    ReLUClassifier(architecture="batch_norm", method="sampled", n_patterns=8, loss="squared", random_state=0),
 ]
 
 

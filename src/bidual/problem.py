@@ -138,6 +138,11 @@ class Problem:
         """M in the coordinates of :attr:`basis`, ``(N, r)``."""
         return self.M if self.basis.shape[1] == self.M.shape[1] else self.M @ self.basis
 
+    @property
+    def relu_inputs(self) -> FloatArray:
+        """The rows whose signs are the activation patterns."""
+        return self.M
+
     @cached_property
     def row_norms(self) -> FloatArray:
         """Norms of the rows of M."""
@@ -151,10 +156,13 @@ class Problem:
         """``A^T V``: a gradient at the outputs, seen by the lifted rows."""
         return V if self.A is None else np.asarray(self.A.T @ V)
 
+    def hidden(self, U: FloatArray) -> FloatArray:
+        """``A (M U^T)_+``: what neurons with weights ``U (m, p)`` compute, ``(n, m)``."""
+        return self.pool(np.maximum(self.M @ U.T, 0.0))
+
     def outputs(self, neurons: Neurons) -> FloatArray:
         """``F`` of the neurons, ``(n, C)``."""
-        hidden = np.maximum(self.M @ neurons.U.T, 0.0)
-        return self.pool(hidden) @ neurons.alpha + neurons.intercept
+        return self.hidden(neurons.U) @ neurons.alpha + neurons.intercept
 
     def loss_value(self, F: FloatArray) -> float:
         return self.loss.value(F, self.Y, self.w)
@@ -166,3 +174,42 @@ class Problem:
     def dual_value(self, V: FloatArray) -> float:
         r"""The dual objective :math:`-L^*(-V)` (003 Theorem 6)."""
         return -self.loss.conjugate(-V, self.Y, self.w)
+
+
+@dataclass(frozen=True)
+class NormalisedProblem(Problem):
+    r"""The same for neurons that are normalised after the ReLU (000 eq. 19).
+
+    M = [X, k 1], where the last column carries the shift (:math:`k = 1/\sqrt n`). A neuron with weights (q, a)
+    computes
+
+    .. math:: k \Big( \|q\| \, \frac{z - 1 w^T z}{(w^T (z - 1 w^T z)^2)^{1/2}} + a 1 \Big), \qquad z = (X q)_+ ,
+
+    the direction of q being the hidden weights, its length the scale :math:`\gamma`. One output only.
+    """
+
+    def __post_init__(self) -> None:
+        if self.n_outputs > 1:
+            raise ValueError(
+                f"batch normalisation after the ReLU is for one output, the targets have {self.n_outputs}: train one "
+                "network for each, or use position='before'"
+            )
+
+    @property
+    def relu_inputs(self) -> FloatArray:
+        return self.M[:, :-1]
+
+    def hidden(self, U: FloatArray) -> FloatArray:
+        z = np.maximum(self.M[:, :-1] @ U[:, :-1].T, 0.0)
+        mean, deviation = statistics(z, self.w)
+        scale = np.where(deviation > 0, np.linalg.norm(U[:, :-1], axis=1), 0.0) / np.where(
+            deviation > 0, deviation, 1.0
+        )
+        return self.M[:, -1:] * ((z - mean) * scale + U[:, -1])
+
+
+def statistics(z: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weighted mean and standard deviation of each column; a deviation within rounding of zero is zero."""
+    mean = w @ z
+    deviation = np.sqrt(w @ (z - mean) ** 2)
+    return mean, np.where(deviation > 1e-13 * np.sqrt(w @ z**2), deviation, 0.0)

@@ -80,13 +80,13 @@ class TrainingSet:
         fit_intercept: bool = True,
     ) -> TrainingSet:
         """Pose the training problem on rows ``X (n, d)`` and encoded targets ``Y (n, C)``."""
-        X, Y, w = distinct_rows(X, Y, sample_weight)
-        lift = get_architecture(architecture).lift(X, bias=bias)
-        problem = Problem(
+        X, Y, counts = distinct_rows(X, Y, sample_weight)
+        lift = get_architecture(architecture).lift(X, bias=bias, counts=counts)
+        problem = lift.problem_type(
             M=lift.M,
             A=lift.A,
             Y=Y,
-            w=w,
+            w=counts / counts.sum(),
             loss=loss if beta > 0 else loss.limit(),
             beta=float(beta) if beta > 0 else 1.0,
             fit_intercept=bool(fit_intercept),
@@ -154,7 +154,7 @@ class TrainingSet:
 def distinct_rows(
     X: FloatArray, Y: FloatArray, sample_weight: Array | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Training rows in a canonical order, equal ones taken together, with weights that sum to one.
+    """Training rows in a canonical order, equal ones taken together, with the sums of their weights.
 
     Rows of weight zero, or lost in rounding beside the others, are left out: they must not even influence which
     patterns there are. Repeating a row, giving it more weight, and reordering rows thus lead to the same digits.
@@ -164,6 +164,6 @@ def distinct_rows(
     used = weights > 1e-30 * weights.max()
     table = np.column_stack([X[used], Y[used]]) + 0.0  # -0.0 equals 0.0
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
-    summed = np.bincount(inverse.ravel(), weights=weights[used])
+    summed: FloatArray = np.bincount(inverse.ravel(), weights=weights[used]).astype(np.float64)
     d = X.shape[1]
-    return np.ascontiguousarray(rows[:, :d]), np.ascontiguousarray(rows[:, d:]), summed / summed.sum()
+    return np.ascontiguousarray(rows[:, :d]), np.ascontiguousarray(rows[:, d:]), summed

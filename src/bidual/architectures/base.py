@@ -1,6 +1,6 @@
 r"""What an architecture is: a lift of the data, and the way back to a network.
 
-``architecture.lift(X, bias)`` looks at the training data and returns a :class:`Lift`. It holds the
+``architecture.lift(X, bias=..., counts=...)`` looks at the training data and returns a :class:`Lift`. It holds the
 features M and the pooling A on which the training problem is posed (see :mod:`bidual.problem`), applies the same
 map to new rows, and turns neurons on M into a network on X. Architectures are plain parameter holders; what is
 learned from the data lives in the lift.
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bidual._typing import Array, FloatArray
 from bidual.networks import Network
-from bidual.problem import GatedNeurons, Neurons
+from bidual.problem import GatedNeurons, Neurons, Problem
 
 
 class Lift(ABC):
@@ -29,6 +29,8 @@ class Lift(ABC):
 
     M: FloatArray
     A: sp.csr_array | None = None
+    #: What the neurons compute on M.
+    problem_type: ClassVar[type[Problem]] = Problem
 
     @abstractmethod
     def recover(self, neurons: Neurons) -> Network:
@@ -58,8 +60,8 @@ class Architecture(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def lift(self, X: FloatArray, *, bias: bool) -> Lift:
-        """Lift training data."""
+    def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
+        """Lift training data, whose rows stand for ``counts`` rows each (their sample weights; None: for one)."""
 
     def __repr__(self) -> str:
         parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())

@@ -18,7 +18,7 @@ class TwoLayer(Architecture):
 
     name = "two_layer"
 
-    def lift(self, X: FloatArray, *, bias: bool) -> TwoLayerLift:
+    def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> TwoLayerLift:
         return TwoLayerLift(X, bias)
 
 

@@ -2,12 +2,15 @@
 
 from bidual.certificates.certificate import Certificate, relative_gap
 from bidual.certificates.dual import DualBound, lower_bound
+from bidual.certificates.normalised import NormalisedBounds, WhiteBlocks
 from bidual.certificates.patterns import ConeBounds, certify_patterns, pattern_bound, slack, spectral_bound
 
 __all__ = [
     "Certificate",
     "ConeBounds",
     "DualBound",
+    "NormalisedBounds",
+    "WhiteBlocks",
     "certify_patterns",
     "lower_bound",
     "pattern_bound",

@@ -26,12 +26,15 @@ class DualBound:
         The feasible dual point (scaled).
     oracle_value, oracle_bound : float
         Largest constraint value found, and its upper bound, before scaling.
+    proven : bool
+        Whether the upper bound is one beyond doubt.
     """
 
     value: float
     V: FloatArray
     oracle_value: float
     oracle_bound: float
+    proven: bool = True
 
 
 def lower_bound(problem: Problem, V: FloatArray, oracle_value: float, oracle_bound: float) -> DualBound:

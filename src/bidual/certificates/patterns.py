@@ -50,7 +50,7 @@ class ConeBounds:
 
     def start(self, V: FloatArray, known: FloatArray | None = None) -> None:
         """Bounds at the dual point ``V (n, C)``, taking those ``known`` already, ``(2, C, P)``, into account."""
-        gradients = _gradients(self.problem, self.patterns, V)
+        gradients = self._pattern_gradients(V)
         self._gradients = np.stack([gradients, -gradients])  # (2, C, P, r)
         self.values = np.linalg.norm(self._gradients, axis=-1)
         if known is not None:
@@ -90,7 +90,15 @@ class ConeBounds:
         if patterns.complete and problem.n_outputs > 1:
             return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
         value = self.maximum()
-        return lower_bound(problem, V, value, value + slack(problem, patterns, V))
+        return lower_bound(problem, V, value, self._upper(value, V))
+
+    def _pattern_gradients(self, V: FloatArray) -> FloatArray:
+        """Gradients of the constraint on each pattern, ``(C, P, r)``."""
+        return _gradients(self.problem, self.patterns, V)
+
+    def _upper(self, value: float, V: FloatArray) -> float:
+        """The largest value, with what rounding may hide from it."""
+        return value + slack(self.problem, self.patterns, V)
 
     @cached_property
     def _normals(self) -> tuple[IntArray, FloatArray]:

@@ -31,14 +31,17 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     loss : str or Loss, default="squared"
         "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`.
     architecture : str or Architecture, default="two_layer"
+        "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`.
     activation : {"relu", "gated"}, default="relu"
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
         losses, and proven optimal among networks with these gates. ``method`` then has nothing to choose.
-    method : {"adaptive", "exact", "sampled"}, default="adaptive"
+    method : {"adaptive", "exact", "sampled", "closed_form"}, default="adaptive"
         "adaptive" finds the activation patterns by itself (column generation); its gap rests on an audited local
         search, and is proven where the patterns are few. "exact" enumerates every pattern (small rank only) and
-        proves global optimality; "sampled" solves the convex program on random patterns.
+        proves global optimality; "sampled" solves the convex program on random patterns. "closed_form" insists on the
+        formulas that exist for batch normalisation on few rows (:mod:`bidual.closed_form`), which "adaptive" uses by
+        itself where they hold.
     n_patterns : int or None, default=None
         Patterns drawn by "sampled", or gates of "gated"; None means 100.
     gates : array, Network, estimator or None, default=None
@@ -46,7 +49,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there).
         None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
     bias : bool, default=True
-        Hidden biases, regularised like weights.
+        Hidden biases, regularised like weights. (Batch normalisation has a shift of its own: see
+        :class:`~bidual.BatchNorm`.)
     fit_intercept : bool, default=True
         Free output bias.
     tol : float, default=1e-4

@@ -1,12 +1,14 @@
 """Network objects, their files, and conversions."""
 
 from bidual.networks.base import FORMAT_VERSION, Network, normalise_weights
+from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convert import as_network, from_arrays, from_sklearn, from_torch, from_torch_file
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 __all__ = [
     "FORMAT_VERSION",
+    "BatchNormNetwork",
     "GatedNetwork",
     "Network",
     "TwoLayerNetwork",

@@ -35,9 +35,9 @@ def plot_fit_1d(estimator: Any, X: Array, y: Array, ax: Any = None) -> Any:
     ax = plt.subplots(layout="constrained")[1] if ax is None else ax
     margin = 0.05 * np.ptp(X)
     low, high = X.min() - margin, X.max() + margin
-    slopes = network.hidden_weights[:, 0]
+    slopes, offsets = network.gate_vectors().T
     moving = slopes != 0
-    kinks = -network.bias_vector[moving] / slopes[moving]
+    kinks = -offsets[moving] / slopes[moving]
     kinks = np.unique(kinks[(kinks > low) & (kinks < high)])
     grid = np.concatenate([[low], kinks, [high]])
     ax.scatter(X[:, 0], y, s=14, color="0.55", label="data", zorder=1)

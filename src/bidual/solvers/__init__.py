@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.base import HistoryEntry, Method, Options, Solution
+from bidual.solvers.closed_form import solve_closed_form
 from bidual.solvers.conic import FiniteProgram, InfeasibleError
 from bidual.solvers.constant import solve_constant
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 from bidual.solvers.gated import gates_of, solve_gated
+from bidual.solvers.normalised import solve_normalised
 
-METHODS: dict[str, Method] = {"adaptive": solve_adaptive, "exact": solve_exact, "sampled": solve_sampled}
+METHODS: dict[str, Method] = {
+    "adaptive": solve_adaptive,
+    "exact": solve_exact,
+    "sampled": solve_sampled,
+    "closed_form": solve_closed_form,
+}
 
 __all__ = [
     "METHODS",
@@ -21,9 +28,11 @@ __all__ = [
     "Solution",
     "gates_of",
     "solve_adaptive",
+    "solve_closed_form",
     "solve_constant",
     "solve_exact",
     "solve_finite",
     "solve_gated",
+    "solve_normalised",
     "solve_sampled",
 ]

@@ -17,16 +17,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._typing import FloatArray, IntArray
+from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.arrangements.enumerate import Hyperplanes
 from bidual.losses import ConeForm
-from bidual.problem import Problem
+from bidual.problem import Neurons, Problem
 
 _CONES = {
     "zero": lambda size: [clarabel.ZeroConeT(size)],
@@ -75,15 +76,26 @@ class FiniteProgram:
     problem : Problem
     patterns : Patterns
         Patterns of ``problem.M``.
+
+    Attributes
+    ----------
+    charged : ndarray of bool, shape (P, r), or None
+        Coordinates of each block that its cost counts; None means all of them.
     """
+
+    charged: BoolArray | None = None
 
     def __init__(self, problem: Problem, patterns: Patterns) -> None:
         self.problem = problem
         self.patterns = patterns
         self.rows = problem.reduced
-        self.cone_pairs = _cone_pairs(problem, patterns)
         # The solver's tolerances are absolute below one, so that it is given the objective in units of beta.
         self.unit = 1.0 / float(np.clip(problem.beta, 1e-9, 1e9))
+
+    @cached_property
+    def cone_pairs(self) -> tuple[IntArray, IntArray]:
+        """Patterns and lifted rows of the cone constraints."""
+        return _cone_pairs(self.problem, self.patterns)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -116,6 +128,10 @@ class FiniteProgram:
                 f"{have / 2**30:.1f} GiB are free. Use method='sampled' with a smaller n_patterns, or fewer rows or "
                 "columns"
             )
+
+    def costs(self, Z: FloatArray) -> FloatArray:
+        """What each block costs, ``(2, C, P)``."""
+        return np.linalg.norm(Z if self.charged is None else Z * self.charged, axis=-1)
 
     # ---- assembly ------------------------------------------------------------------------------
 
@@ -185,7 +201,7 @@ class FiniteProgram:
             A_rows.append(pad(None, sp.block_diag([-G] * groups, format="csc"), None, groups * Q))
             b.append(np.zeros(groups * Q))
             cones.append(clarabel.NonnegativeConeT(groups * Q))
-        A_rows.append(pad(None, *_norm_cones(groups, P, r), groups * P * (r + 1)))
+        A_rows.append(pad(None, *_norm_cones(groups, P, r, self.charged), groups * P * (r + 1)))
         b.append(np.zeros(groups * P * (r + 1)))
         cones += [clarabel.SecondOrderConeT(r + 1)] * (groups * P)
 
@@ -259,6 +275,25 @@ class FiniteProgram:
             iterations=int(solution.iterations),
         )
 
+    # ---- what it means -------------------------------------------------------------------------
+
+    def neurons(self, result: ConicResult) -> Neurons:
+        """One neuron per block: weights ``z``, output weight ``+-1`` on the block's output."""
+        signs, C, P, r = result.Z.shape
+        U = result.Z.reshape(signs * C * P, r)
+        if self.problem.reduced is not self.problem.M:
+            U = U @ self.problem.basis.T
+        heads = np.stack([np.eye(C), -np.eye(C)]).reshape(signs * C, C)
+        return Neurons(U, np.repeat(heads, P, axis=0), result.intercept)
+
+    def known_bounds(self, V: FloatArray, result: ConicResult) -> FloatArray:
+        r"""Bounds :math:`\|s\,M^T D_i A^T v_c + M^T (2 D_i - I) \lambda\|` of the solver's multipliers: (2, C, P)."""
+        signs, C, P, r = self.shape
+        gradients = (self.design().T @ V).T.reshape(1, C, r, P)
+        multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
+        normals = np.asarray(self.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
+        return np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
+
 
 def available_memory() -> int:
     """Bytes that can be had without swapping (half the physical memory where the system does not say)."""
@@ -293,8 +328,11 @@ def _to_output(K: sp.csc_array, c: int, C: int) -> sp.csc_array:
     return sp.csc_array((K.data, K.indices.astype(np.int64) * C + c, K.indptr), shape=(K.shape[0] * C, K.shape[1]))
 
 
-def _norm_cones(groups: int, P: int, r: int) -> tuple[sp.csc_array, sp.csc_array]:
-    r"""Rows of the second-order cones :math:`(\tau_b, z_b)`: the parts acting on z and on :math:`\tau`."""
+def _norm_cones(groups: int, P: int, r: int, charged: BoolArray | None = None) -> tuple[sp.csc_array, sp.csc_array]:
+    r"""Rows of the second-order cones :math:`(\tau_b, z_b)`: the parts acting on z and on :math:`\tau`.
+
+    Coordinates that are not ``charged (P, r)`` are zero there.
+    """
     block = np.arange(groups * P)
     top = block * (r + 1)
     group, pattern = np.divmod(block, P)
@@ -302,6 +340,7 @@ def _norm_cones(groups: int, P: int, r: int) -> tuple[sp.csc_array, sp.csc_array
     z_columns = (group[:, None] * r + k) * P + pattern[:, None]
     z_rows = top[:, None] + 1 + k
     shape = groups * P * (r + 1)
-    z = sp.csc_array((-np.ones(z_rows.size), (z_rows.ravel(), z_columns.ravel())), shape=(shape, groups * P * r))
+    entries = -np.ones((len(block), r)) if charged is None else -np.tile(charged, (groups, 1)).astype(np.float64)
+    z = sp.csc_array((entries.ravel(), (z_rows.ravel(), z_columns.ravel())), shape=(shape, groups * P * r))
     tau = sp.csc_array((-np.ones(len(block)), (top, block)), shape=(shape, groups * P))
     return z, tau

@@ -9,17 +9,19 @@ neuron improves on it as soon as
 from __future__ import annotations
 
 import time
+from functools import singledispatch
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
 from bidual.arrangements import Patterns, few_patterns
-from bidual.certificates import lower_bound, pattern_bound
+from bidual.certificates import lower_bound
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adaptive.corrective import fit_intercept
 from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
 from bidual.solvers.conic import FiniteProgram
+from bidual.solvers.finite import cone_bounds
 
 #: Starts of each family in the search for the most violating neuron.
 _EFFORT = 64
@@ -35,20 +37,20 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
     began = time.perf_counter()
     b, V = _best_constant(problem)
     V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-    patterns = few_patterns(problem.M, PROOF_PATTERNS) if problem.n_outputs == 1 else None
+    patterns = few_patterns(problem.relu_inputs, PROOF_PATTERNS) if problem.n_outputs == 1 else None
     if patterns is not None:
-        value, bound = pattern_bound(problem, patterns, V)
+        dual = cone_bounds(problem, patterns).lower_bound(V)
         method = f"all {len(patterns)} activation patterns"
     else:
-        value = bound = _search(problem, V, options.random_state)
+        value = search(problem, V, options.random_state)
+        dual = lower_bound(problem, V, value, value)
         method = "local search, audited"
     neurons = Neurons.none(problem.M.shape[1], b)
-    dual = lower_bound(problem, V, value, bound)
     return Solution(
         neurons=neurons,
         bound=dual,
         scope="global",
-        rigorous=patterns is not None,
+        rigorous=patterns is not None and dual.proven,
         method=method,
         status="the network without neurons",
         n_iter=1,
@@ -72,7 +74,8 @@ def _best_constant(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return result.intercept, result.V
 
 
-def _search(problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+@singledispatch
+def search(problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
     """The largest value of the dual constraint at ``V`` that local search finds."""
     from bidual.solvers.adaptive.pricing import Pricer  # numba takes a moment to load: only when it is needed
 

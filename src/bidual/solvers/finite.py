@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
+from functools import partial, singledispatch
 
 import numpy as np
 
@@ -30,7 +30,7 @@ STOPPED = ("MaxTime", "CallbackTerminated", "MaxIterations")
 #: Rounds of column generation after which it gives up (never seen).
 MAX_ROUNDS = 200
 
-_STATUS = {
+STATUS = {
     "Solved": "solved to the accuracy of the conic solver",
     "AlmostSolved": "solved to a reduced accuracy",
     "MaxIterations": "stopped at max_iter",
@@ -40,10 +40,22 @@ _STATUS = {
 }
 
 
+@singledispatch
+def finite_program(problem: Problem, patterns: Patterns) -> FiniteProgram:
+    """The convex program of a problem of this kind on ``patterns``."""
+    return FiniteProgram(problem, patterns)
+
+
+@singledispatch
+def cone_bounds(problem: Problem, patterns: Patterns) -> ConeBounds:
+    """The bounds that go with it."""
+    return ConeBounds(problem, patterns)
+
+
 def solve_exact(problem: Problem, options: Options) -> Solution:
     """Enumerate every activation pattern and solve the convex program of 003 eq. 8: the global optimum."""
     began = time.perf_counter()
-    patterns = enumerate_patterns(problem.M)
+    patterns = enumerate_patterns(problem.relu_inputs)
     return solve_finite(problem, patterns, options, began)
 
 
@@ -51,9 +63,11 @@ def solve_sampled(problem: Problem, options: Options) -> Solution:
     """Solve the convex program on random patterns (003 Remark 3.2), and those of a network to start from."""
     began = time.perf_counter()
     count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
-    patterns = sample_patterns(problem.M, count, options.random_state)
+    inputs = problem.relu_inputs
+    patterns = sample_patterns(inputs, count, options.random_state)
     if isinstance(options.start, Neurons):
-        patterns = patterns_of(problem.M, np.concatenate([options.start.U, patterns.witnesses]))
+        directions = options.start.U[:, : inputs.shape[1]]
+        patterns = patterns_of(inputs, np.concatenate([directions, patterns.witnesses]))
     return solve_finite(problem, patterns, options, began)
 
 
@@ -70,21 +84,23 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     target = 1e-2 * options.tol
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
-    bounds = ConeBounds(problem, patterns)
+    bounds = cone_bounds(problem, patterns)
     history: list[HistoryEntry] = []
     best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     n_iter = 0
     for _ in range(MAX_ROUNDS):
-        program = FiniteProgram(problem, patterns.take(working))
+        program = finite_program(problem, patterns.take(working))
         program.check_memory()
-        result = _solve_program(program, options, began)
-        neurons = block_neurons(problem, result)
-        V = _dual_point(problem, result.V)
-        bound = bounds.lower_bound(V, _known_bounds(program, V, result, working, patterns))
+        result = solve_program(program, options, began)
+        neurons = program.neurons(result)
+        V = dual_point(problem, result.V)
+        known = np.full((2, problem.n_outputs, len(patterns)), np.inf)
+        known[:, :, working] = program.known_bounds(V, result)
+        bound = bounds.lower_bound(V, known)
         best = max(best, bound, key=lambda b: b.value)
         objective = problem.objective(neurons)
         n_iter += max(1, result.iterations)
-        used = np.linalg.norm(result.Z, axis=-1).max(axis=(0, 1))
+        used = program.costs(result.Z).max(axis=(0, 1))
         n_used = int((used > 1e-6 * used.max(initial=0.0)).sum())
         history.append(HistoryEntry(time.perf_counter() - began, objective, best.value, n_used))
         if options.verbose:
@@ -103,23 +119,23 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         working = np.concatenate([kept, _select(bounds.values.max(axis=(0, 1)), np.flatnonzero(violating))])
     neurons = _repair(problem, reduce_neurons(problem, _repair(problem, neurons)))
     if problem.loss.smooth:
-        V = _dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
+        V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
     return Solution(
         neurons=neurons,
         bound=best,
         scope="global" if patterns.complete else "patterns",
-        rigorous=patterns.complete,
+        rigorous=patterns.complete and best.proven,
         method=f"{'all' if patterns.complete else 'sampled:'} {len(patterns)} activation patterns",
-        status=_STATUS.get(result.status, result.status),
+        status=STATUS.get(result.status, result.status),
         n_iter=n_iter,
         n_patterns=len(patterns),
         history=history,
     )
 
 
-def _solve_program(program: FiniteProgram, options: Options, began: float) -> ConicResult:
+def solve_program(program: FiniteProgram, options: Options, began: float) -> ConicResult:
     """By one cone program where the loss has that form, else, or if that stalls, by Newton steps."""
     loss = program.problem.loss
     form = loss.cone_form(program.problem.Y, program.problem.w)
@@ -142,7 +158,7 @@ def _repair(problem: Problem, neurons: Neurons) -> Neurons:
     F = problem.outputs(neurons)
     wanted = problem.loss.nearest_outputs(F, problem.Y) - F
     size = np.linalg.norm(neurons.alpha, axis=1)
-    hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0)) * size
+    hidden = problem.hidden(neurons.U) * size
     change, *_ = np.linalg.lstsq(hidden, wanted, rcond=1e-10)
     repaired = replace(neurons, alpha=neurons.alpha + size[:, None] * change)
     return repaired if repaired.costs.sum() <= (1 + 1e-5) * neurons.costs.sum() else neurons
@@ -154,16 +170,6 @@ def _select(values: FloatArray, candidates: IntArray) -> IntArray:
     half = BATCH // 2
     rest = ranked[half:]
     return np.concatenate([ranked[:half], rest[:: max(1, len(rest) // half)][:half]])
-
-
-def block_neurons(problem: Problem, result: ConicResult) -> Neurons:
-    """One neuron per non-zero block: weights ``z``, output weight ``+-1`` on the block's output."""
-    signs, C, P, r = result.Z.shape
-    U = result.Z.reshape(signs * C * P, r)
-    if problem.reduced is not problem.M:
-        U = U @ problem.basis.T
-    heads = np.stack([np.eye(C), -np.eye(C)]).reshape(signs * C, C)
-    return Neurons(U, np.repeat(heads, P, axis=0), result.intercept)
 
 
 def _solve(program: FiniteProgram, options: Options, began: float, form: ConeForm) -> ConicResult:
@@ -179,21 +185,6 @@ def _solve(program: FiniteProgram, options: Options, began: float, form: ConeFor
         )
 
 
-def _dual_point(problem: Problem, V: FloatArray) -> FloatArray:
+def dual_point(problem: Problem, V: FloatArray) -> FloatArray:
+    """V moved into the domain of the dual."""
     return problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-
-
-def _known_bounds(
-    program: FiniteProgram, V: FloatArray, result: ConicResult, working: IntArray, patterns: Patterns
-) -> FloatArray:
-    r"""Bounds :math:`\|s\,M^T D_i A^T v_c + M^T (2 D_i - I) \lambda\|` with the solver's multipliers.
-
-    Shape ``(2, C, P)``; infinite for patterns outside the working set.
-    """
-    signs, C, P, r = program.shape
-    known = np.full((signs, C, len(patterns)), np.inf)
-    gradients = (program.design().T @ V).T.reshape(1, C, r, P)
-    multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
-    normals = np.asarray(program.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
-    known[:, :, working] = np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
-    return known

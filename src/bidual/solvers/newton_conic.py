@@ -51,7 +51,7 @@ def newton(
         return np.asarray(K @ flat.T) + intercept
 
     def penalty(Z: FloatArray) -> float:
-        return problem.beta * float(np.linalg.norm(Z, axis=-1).sum())
+        return problem.beta * float(program.costs(Z).sum())
 
     F = outputs(Z, intercept)
     value = problem.loss_value(F) + penalty(Z)

@@ -54,7 +54,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     positive, negative = (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
     # The objective is followed by what a merger changes: one neuron instead of two.
     costs = np.linalg.norm(U, axis=1)
-    H = problem.pool(np.maximum(problem.M @ U.T, 0.0))
+    H = problem.hidden(U)
     F, total = H @ heads + neurons.intercept, float(costs.sum())
     alive = np.ones(len(U), dtype=bool)
     i = 0
@@ -63,7 +63,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
         partners = np.flatnonzero(alive & (conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
         for j in partners[partners > i] if alive[i] else ():
             u = U[i] + U[j]
-            h, cost = problem.pool(np.maximum(problem.M @ u, 0.0)), float(np.linalg.norm(u))
+            h, cost = problem.hidden(u[None])[:, 0], float(np.linalg.norm(u))
             F_new = F + np.outer(h - H[:, i], heads[i]) - np.outer(H[:, j], heads[j])
             total_new = total + cost - costs[i] - costs[j]
             if problem.loss_value(F_new) + problem.beta * total_new <= ceiling:
@@ -87,7 +87,7 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     m = len(neurons)
     if m < 2:
         return neurons
-    hidden = problem.pool(np.maximum(problem.M @ neurons.U.T, 0.0))
+    hidden = problem.hidden(neurons.U)
     vectors = (hidden[:, None, :] * neurons.alpha.T).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)

@@ -1,0 +1,277 @@
+r"""Two-layer ReLU networks with batch normalisation (000).
+
+Centred data have the compact SVD :math:`X - 1 \mu^T = U \Sigma V^T`. Normalising :math:`X w` column by column leaves
+:math:`U q / \|q\|` with :math:`q = \Sigma V^T w`, so that a neuron with batch normalisation before the ReLU is an
+ordinary one on the whitened features :math:`U' = [U, 1/\sqrt n]` (000 Theorem 2.2).
+
+Training rows may stand for several equal ones, or carry weights: these count as so many rows. With the counts
+:math:`c_i` and :math:`n = \sum_i c_i`, the SVD is that of :math:`\mathrm{diag}(\sqrt c)(X - 1 \mu^T)` and
+:math:`U'^T \mathrm{diag}(c)\, U' = I`, which is what repeating the rows would give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bidual._typing import Array, FloatArray
+from bidual.architectures.base import Architecture, Lift
+from bidual.networks import BatchNormNetwork, Network
+from bidual.networks.batch_norm import POSITIONS
+from bidual.problem import Neurons, NormalisedProblem, statistics
+
+
+class BatchNorm(Architecture):
+    r"""One hidden layer with batch normalisation, trained on the statistics of the whole data (000 eq. 2, 3, 19).
+
+    Weight decay charges the scales, the shifts and the output weights, as in
+    :class:`~bidual.networks.BatchNormNetwork`; the scale of the hidden weights does not matter (000 Remark 1.2).
+
+    Parameters
+    ----------
+    position : {"before", "after"}, default="before"
+        Of the normalisation, as seen from the ReLU. "after" (000 sec. 6) is for one output.
+    rank : int, float or None, default=None
+        Train on the data truncated to their leading singular directions (000 sec. 4.2): an integer counts them, a
+        float in (0, 1] is the fraction of the variance that they explain. Hidden weights then lie in their span.
+        None keeps all.
+
+    Notes
+    -----
+    ``bias`` of the estimators is the bias of the hidden layer. Before the ReLU the normalisation cancels it, and its
+    own shift does its work: both values of ``bias`` train the same networks. After the ReLU it is a free parameter,
+    as the hidden weights are.
+
+    Sample weights count as that many rows, also in the mean, the norm and n. As the papers normalise by the 2-norm,
+    beta goes with n: torch's convention (division by the standard deviation) with weight decay
+    :math:`\sqrt n \beta` is the same problem.
+
+    Constant columns of X get zero weight.
+    """
+
+    name = "batch_norm"
+
+    def __init__(self, position: str = "before", rank: float | None = None) -> None:
+        if position not in POSITIONS:
+            raise ValueError(f"position must be 'before' or 'after' (the ReLU), got {position!r}")
+        _check_rank(rank)
+        self.position = position
+        self.rank = rank
+
+    def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
+        counts = np.ones(len(X)) if counts is None else counts
+        whitening = Whitening.of(X, counts, self.rank)
+        if self.position == "before":
+            return BeforeLift(X, whitening)
+        return AfterLift(X, whitening, counts, bias=bias, truncate=self.rank is not None)
+
+
+def _check_rank(rank: Any) -> None:
+    if rank is None:
+        return
+    if isinstance(rank, bool) or not isinstance(rank, int | float | np.integer | np.floating):
+        raise ValueError(f"rank must be an integer >= 1, a fraction in (0, 1] or None, got {rank!r}")
+    if _counts(rank) and rank < 1:
+        raise ValueError(f"rank must be at least 1, got {rank!r}")
+    if not _counts(rank) and not 0 < rank <= 1:
+        raise ValueError(f"rank as a fraction of the variance must lie in (0, 1], got {rank!r}")
+
+
+def _counts(rank: Any) -> bool:
+    """Whether the rank counts directions; otherwise it is a fraction of the variance."""
+    return isinstance(rank, int | np.integer)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    r"""The SVD :math:`\mathrm{diag}(\sqrt c)(X - 1\mu^T) = Q \Sigma V^T`, truncated to k directions.
+
+    Attributes
+    ----------
+    n : float
+        Number of rows, :math:`\sum_i c_i`.
+    mean : ndarray, shape (d,)
+    sigma : ndarray, shape (k,)
+        Singular values, decreasing.
+    V : ndarray, shape (d, k)
+    """
+
+    n: float
+    mean: FloatArray
+    sigma: FloatArray
+    V: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray, counts: FloatArray, rank: float | None = None) -> Whitening:
+        """Whiten rows ``X (n, d)`` that stand for ``counts`` rows each."""
+        n = float(counts.sum())
+        # a constant column is centred to exact zeros
+        mean = np.where(np.ptp(X, axis=0) > 0, counts @ X / n, X[0])
+        root = np.sqrt(counts)[:, None]
+        _, sigma, Vt = np.linalg.svd(root * (X - mean), full_matrices=False)
+        # Rounding of X itself is what centring may leave of equal rows.
+        tiny = max(X.shape) * np.finfo(float).eps * float(np.linalg.norm(root * X))
+        r = int((sigma > tiny).sum())
+        if r == 0:
+            raise ValueError(
+                f"batch normalisation needs rows that differ: {len(X)} distinct row(s) of X leave nothing after "
+                "centring (n_samples=1, or all columns are constant)"
+            )
+        k = _truncation(rank, sigma[:r])
+        return cls(n, mean, sigma[:k], np.ascontiguousarray(Vt[:k].T))
+
+    def features(self, X: FloatArray) -> FloatArray:
+        r""":math:`U = (X - 1 \mu^T) V \Sigma^{-1}`."""
+        return (X - self.mean) @ self.V / self.sigma
+
+
+def truncate(X: Array, rank: float) -> FloatArray:
+    r"""The truncated data :math:`g(X) = 1 \mu^T + U_k \Sigma_k V_k^T` of 000 sec. 4.2.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    rank : int or float
+        Number of singular directions to keep, or the fraction of the variance that they explain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual.architectures import truncate
+    >>> truncate(np.array([[0.0, 0.0], [2.0, 0.1], [4.0, 0.0]]), 1).round(2).tolist()
+    [[0.0, 0.03], [2.0, 0.03], [4.0, 0.03]]
+    """
+    _check_rank(rank)
+    X = np.asarray(X, dtype=np.float64)
+    white = Whitening.of(X, np.ones(len(X)), rank)
+    return (X - white.mean) @ white.V @ white.V.T + white.mean
+
+
+def _truncation(rank: float | None, sigma: FloatArray) -> int:
+    """How many singular directions to keep."""
+    if rank is None:
+        return len(sigma)
+    if _counts(rank):
+        if rank > len(sigma):
+            raise ValueError(f"rank={rank} is larger than {len(sigma)}, the rank of the centred data")
+        return int(rank)
+    explained = np.cumsum(sigma**2) / (sigma**2).sum()
+    return min(len(sigma), int(np.searchsorted(explained, rank * (1 - 1e-12))) + 1)
+
+
+class BeforeLift(Lift):
+    r"""M = [U, 1/sqrt n] (000 Theorem 2.2).
+
+    Weights s on M are :math:`w = V \Sigma^{-1} s_{1:k}`, :math:`\gamma = \|s_{1:k}\|` and the shift :math:`s_{k+1}`.
+    """
+
+    def __init__(self, X: FloatArray, whitening: Whitening) -> None:
+        self.whitening = whitening
+        self.M = np.column_stack([whitening.features(X), np.full(len(X), 1 / np.sqrt(whitening.n))])
+
+    def recover(self, neurons: Neurons) -> BatchNormNetwork:
+        balanced, to = neurons.balanced(), self.whitening
+        s = balanced.U[:, :-1]
+        gamma = np.linalg.norm(s, axis=1)
+        # A neuron that is all shift still needs something to normalise. Units of one standard deviation.
+        q = np.where(gamma[:, None] > 0, s, np.eye(1, s.shape[1])) / np.where(gamma > 0, gamma, 1.0)[:, None]
+        W = np.sqrt(to.n) * (q / to.sigma) @ to.V.T
+        return BatchNormNetwork(
+            hidden_weights=W,
+            output_weights=balanced.alpha,
+            gamma=gamma,
+            shift=balanced.U[:, -1],
+            mean=W @ to.mean,
+            norm=np.full(len(W), np.sqrt(to.n)),
+            n_samples=to.n,
+            intercept=balanced.intercept,
+        )
+
+    def neurons(self, network: Network) -> Neurons:
+        to = self.whitening
+        network = _batch_norm_network(network, "before", len(to.mean))
+        gates = network.gate_vectors()
+        W, b = gates[:, :-1], gates[:, -1]
+        s = (W @ to.V) * to.sigma
+        U = np.column_stack([s, np.sqrt(to.n) * (W @ to.mean + b)])
+        return Neurons(U, network.output_weights, network.intercept)
+
+
+class AfterLift(Lift):
+    r"""M = [X, 1, 1/sqrt n]: what the ReLU works on, with a column of ones if there are biases, and the shift.
+
+    Truncation replaces X by :math:`X V`. Weights on M are a direction in front of the ReLU, whose length is
+    :math:`\gamma`, and the shift; see :class:`~bidual.problem.NormalisedProblem`.
+    """
+
+    problem_type = NormalisedProblem
+
+    def __init__(self, X: FloatArray, whitening: Whitening, counts: FloatArray, *, bias: bool, truncate: bool) -> None:
+        self.whitening = whitening
+        self.w = counts / whitening.n
+        self.bias = bias
+        self.V = whitening.V if truncate else np.eye(X.shape[1])
+        ones = np.ones((len(X), 1))
+        self.inputs = np.column_stack([X @ self.V, ones]) if bias else X @ self.V
+        self.M = np.column_stack([self.inputs, ones / np.sqrt(whitening.n)])
+
+    def recover(self, neurons: Neurons) -> BatchNormNetwork:
+        balanced = neurons.balanced()
+        q = balanced.U[:, :-1]
+        gamma = np.linalg.norm(q, axis=1)
+        mean, deviation = self._statistics(q)
+        idle = deviation == 0  # all shift: any neuron that is not constant will do
+        gamma[idle], q = 0.0, np.where(idle[:, None], self._varying(), q)
+        mean, deviation = self._statistics(q)
+        q, n = q / deviation[:, None], self.whitening.n
+        return BatchNormNetwork(
+            hidden_weights=q[:, : self.V.shape[1]] @ self.V.T,
+            hidden_bias=q[:, -1] if self.bias else None,
+            output_weights=balanced.alpha,
+            gamma=gamma,
+            shift=balanced.U[:, -1],
+            mean=mean / deviation,
+            norm=np.full(len(q), np.sqrt(n)),
+            n_samples=n,
+            position="after",
+            intercept=balanced.intercept,
+        )
+
+    def neurons(self, network: Network) -> Neurons:
+        network = _batch_norm_network(network, "after", len(self.V))
+        gates, n = network.gate_vectors(), self.whitening.n
+        q = gates[:, :-1] @ self.V
+        if self.bias:
+            q = np.column_stack([q, gates[:, -1]])
+        elif np.any(gates[:, -1]):
+            raise ValueError("the network has hidden biases, but bias=False asks for none")
+        # The same function on these rows, whose statistics may be others than those of the network.
+        mean, deviation = self._statistics(q)
+        gamma = network.gamma / network.norm * deviation
+        offset = network.gamma / network.norm * (mean - network.mean) + network.shift / np.sqrt(network.n_samples)
+        sign = np.where(gamma < 0, -1.0, 1.0)[:, None]
+        lengths = np.linalg.norm(q, axis=1)
+        q = q * (np.abs(gamma) / np.where(lengths > 0, lengths, 1.0))[:, None]
+        U = np.column_stack([np.sqrt(n) * q, sign * np.sqrt(n) * offset[:, None]])
+        return Neurons(U, sign * network.output_weights, network.intercept)
+
+    def _statistics(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation over the training rows, after the ReLU."""
+        return statistics(np.maximum(self.inputs @ q.T, 0.0), self.w)
+
+    def _varying(self) -> FloatArray:
+        """A direction that the ReLU does not make constant: if one does, its opposite does not."""
+        first = np.zeros(self.inputs.shape[1])
+        first[: self.V.shape[1]] = self.V.T @ self.whitening.V[:, 0]
+        return first if self._statistics(first[None])[1][0] > 0 else -first
+
+
+def _batch_norm_network(network: Network, position: str, n_inputs: int) -> BatchNormNetwork:
+    """The network, if it is one of this architecture."""
+    if not isinstance(network, BatchNormNetwork) or network.position != position:
+        raise TypeError(f"expected a network with batch normalisation {position} the ReLU, got {network!r}")
+    if network.n_inputs != n_inputs:
+        raise ValueError(f"the network takes {network.n_inputs} inputs, the data have another number")
+    return network

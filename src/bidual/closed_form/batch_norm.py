@@ -1,0 +1,166 @@
+r"""Optimal networks with batch normalisation as formulas (000 Theorems 2.1, 2.4, 5.1, 5.2 and 6.2).
+
+Where the features M are square and white, :math:`M^T \mathrm{diag}(w) M = k^2 I`, every non-negative vector is a
+neuron, and a neuron of unit cost has the weighted norm k at most. With :math:`\tau = \beta / k`, the norm
+:math:`\|h\|_w^2 = \sum_i w_i h_i^2` and targets with at most one non-zero entry in each row, the dual constraint comes
+apart into one ball for each output c and sign, and the optimal outputs are the soft-thresholded targets
+
+.. math:: F = \sum_{c, \pm} \pm \Big(1 - \frac{\tau}{t_{c\pm}}\Big)_+ (\pm y_c)_+ e_c^T,
+          \qquad t_{c\pm} = \|(\pm y_c)_+\|_w :
+
+one neuron for each term. With one output this is 000 Theorem 2.1, with one-hot targets Theorem 2.4. Batch normalisation
+makes the features of n rows white; they are square if these rows, centred, have rank n - 1 (which is a little more
+than the full row-rank of the theorems). The inputs may be the features of earlier layers, which makes it Theorems 5.1
+and 5.2 for the last two layers of a deep network.
+
+With the normalisation after the ReLU, neurons of unit cost have norm k and any sign: one neuron, :math:`\propto y`,
+is optimal (Theorem 6.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from bidual._typing import FloatArray
+from bidual.certificates import DualBound, lower_bound
+from bidual.losses import ExactFit, Squared
+from bidual.problem import Neurons, NormalisedProblem, Problem
+
+#: Largest deviation of the Gram matrix from a multiple of the identity, relative.
+WHITE = 1e-6
+#: Largest residual of a linear fit that counts as exact, relative to the target.
+EXACT = 1e-9
+
+
+class ConditionError(ValueError):
+    """A closed form does not hold for these data; the message names the condition that fails."""
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """Optimal neurons with the dual point that proves it."""
+
+    neurons: Neurons
+    bound: DualBound
+    theorem: str
+
+
+def white_features(problem: Problem) -> ClosedForm:
+    """000 Theorems 2.1 and 2.4 (5.1 and 5.2): normalisation before the ReLU, as many features as rows.
+
+    With one output a free intercept b is allowed: the value at targets y - b is convex and smooth in b.
+
+    Raises
+    ------
+    ConditionError
+    """
+    M, Y, w = problem.M, problem.Y, problem.w
+    _check_loss(problem)
+    if problem.A is not None or len(M) != M.shape[1]:
+        raise ConditionError(
+            f"the {M.shape[1]} features must be as many as the {len(M)} distinct rows (batch normalisation: these "
+            "rows, centred, must be of full rank, which takes at least n - 1 columns, and rank=None)"
+        )
+    if problem.fit_intercept and problem.n_outputs > 1:
+        raise ConditionError("with several outputs there is no formula with a free intercept: use fit_intercept=False")
+    if np.count_nonzero(Y, axis=1).max() > 1:
+        raise ConditionError("each row of the targets may have one non-zero entry only: one output, or one-hot codes")
+    gram = M.T @ (w[:, None] * M)
+    k = float(np.sqrt(np.trace(gram) / len(M)))
+    excess = float(np.abs(gram / k**2 - np.eye(len(M))).sum(axis=1).max())
+    if not excess <= WHITE:
+        raise ConditionError("the features must be white, as batch normalisation makes them: architecture='batch_norm'")
+    tau = problem.beta / k
+    b = np.array([_best_shift(Y[:, 0], w, tau)]) if problem.fit_intercept else np.zeros(problem.n_outputs)
+    parts = np.concatenate([np.maximum(Y - b, 0.0).T, np.maximum(b - Y, 0.0).T])  # (2 C, n)
+    heads = np.concatenate([np.eye(problem.n_outputs), -np.eye(problem.n_outputs)])
+    t = np.sqrt(parts**2 @ w)
+    size, dual = _shrink(problem, t, tau)
+    U = (parts * w) @ M / (k * np.where(t > 0, t, 1.0))[:, None]
+    V = w[:, None] * ((parts * dual[:, None]).T @ heads)
+    V = problem.loss.dual_point(V, Y, w, centred=problem.fit_intercept)
+    largest = max(float(np.sqrt((np.maximum(s * V, 0.0) ** 2 / w[:, None]).sum(axis=0).max())) for s in (1, -1))
+    return ClosedForm(
+        neurons=Neurons(U, heads * (size / k)[:, None], b).take(size > 0),
+        bound=_bound(problem, V, k * largest, excess),
+        theorem="000 Theorem 2.1" if problem.n_outputs == 1 else "000 Theorem 2.4",
+    )
+
+
+def one_neuron(problem: NormalisedProblem) -> ClosedForm:
+    """000 Theorem 6.2: normalisation after the ReLU, inputs that can reproduce the targets.
+
+    Every unit vector bounds the neurons, so that a neuron proportional to the targets (to the centred targets if
+    the intercept is free) is the best there can be.
+
+    Raises
+    ------
+    ConditionError
+    """
+    _check_loss(problem)
+    X, k, w = problem.M[:, :-1], float(problem.M[0, -1]), problem.w
+    if problem.n_outputs > 1:
+        raise ConditionError("the formula for normalisation after the ReLU is for one output")
+    b = w @ problem.Y if problem.fit_intercept else np.zeros(1)
+    y = problem.Y[:, 0] - b
+    mean, t = float(w @ y), np.sqrt(w @ y**2)
+    sign, q = _reproduce(X, y)
+    size, dual = _shrink(problem, t[None], problem.beta / k)
+    length = np.linalg.norm(q)
+    gamma = np.sqrt(w @ (y - mean) ** 2)
+    u = np.append(gamma * q / (length if length > 0 else 1.0), sign * mean) / (t if t > 0 else 1.0)
+    V = problem.loss.dual_point((w * y * dual)[:, None], problem.Y, w, centred=problem.fit_intercept)
+    return ClosedForm(
+        neurons=Neurons(u[None], (sign * size / k)[:, None], b).take(size > 0),
+        bound=_bound(problem, V, k * float(np.sqrt((V**2 / w[:, None]).sum())), 0.0),
+        theorem="000 Theorem 6.2",
+    )
+
+
+def _reproduce(X: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
+    r"""A sign s and weights q with :math:`X q = s y - \min s y + c \ge 0` for a constant :math:`c \ge 0`."""
+    for sign in (1.0, -1.0):
+        rise = sign * y - (sign * y).min()
+        free = np.column_stack([X, -np.ones(len(X))])  # weights and c; first without c, which others may make up for
+        for design in (X, free):
+            q = np.linalg.lstsq(design, rise, rcond=None)[0]
+            exact = np.linalg.norm(design @ q - rise) <= EXACT * np.linalg.norm(rise)
+            if exact and (design is X or q[-1] >= 0):
+                return sign, q[: X.shape[1]]
+    raise ConditionError("the inputs of the ReLU must reproduce the targets: X must have full row-rank, n <= d columns")
+
+
+def _check_loss(problem: Problem) -> None:
+    if not isinstance(problem.loss, Squared | ExactFit):
+        raise ConditionError(f"the formulas are for the squared loss, not for {problem.loss.name!r}")
+    if problem.fit_intercept and isinstance(problem.loss, ExactFit):
+        raise ConditionError("beta=0 has no formula with a free intercept: use fit_intercept=False")
+
+
+def _shrink(problem: Problem, t: FloatArray, tau: float) -> tuple[FloatArray, FloatArray]:
+    r"""Norms of the optimal outputs, :math:`(t - \tau)_+` (t itself for an exact fit), and V relative to w y."""
+    size = t if isinstance(problem.loss, ExactFit) else np.maximum(t - tau, 0.0)
+    return size, np.where(size > 0, tau / np.where(t > 0, t, 1.0), 1.0)
+
+
+def _best_shift(y: FloatArray, w: FloatArray, tau: float) -> float:
+    r"""The intercept: where the slopes :math:`\min(1, \tau / t_\pm) \, w^T (\pm (y - b))_+` balance."""
+
+    def slope(b: float) -> float:
+        up, down = np.maximum(y - b, 0.0), np.maximum(b - y, 0.0)
+        pull = [min(1.0, tau / max(np.sqrt(w @ part**2), tau)) * (w @ part) for part in (up, down)]
+        return float(pull[1] - pull[0])
+
+    low, high = float(y.min()), float(y.max())
+    if low == high:
+        return low
+    return float(brentq(slope, low, high, xtol=4 * np.finfo(float).eps * max(abs(low), abs(high), high - low)))
+
+
+def _bound(problem: Problem, V: FloatArray, value: float, excess: float) -> DualBound:
+    """The lower bound from V, whose constraint has this value up to the ``excess`` of the Gram matrix and rounding."""
+    rounding = 8 * len(V) * np.finfo(float).eps
+    return lower_bound(problem, V, value, value * np.sqrt(1 + excess) * (1 + rounding))

@@ -1,0 +1,160 @@
+"""The two-layer ReLU network with batch normalisation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bidual._typing import Array, FloatArray
+from bidual.networks.base import Network
+from bidual.networks.two_layer import _finite
+
+if TYPE_CHECKING:
+    import torch
+
+#: Where the normalisation may stand.
+POSITIONS = ("before", "after")
+
+
+class BatchNormNetwork(Network):
+    r"""A hidden layer with batch normalisation before or after its ReLU (000 eq. 2), with the statistics of training.
+
+    .. math:: f(x) = \sum_j \big(N_j(w_j^T x + b_j)\big)_+ \alpha_j + b \quad\text{or}\quad
+              f(x) = \sum_j N_j\big((w_j^T x + b_j)_+\big) \alpha_j + b, \qquad
+              N_j(t) = \gamma_j \frac{t - \mu_j}{\nu_j} + \frac{\sigma_j}{\sqrt n},
+
+    where :math:`\mu_j` is the mean and :math:`\nu_j` the 2-norm of the centred values over the n training rows: the
+    paper's normalisation. In torch's, by the standard deviation, scale and shift are
+    :math:`\gamma_j / \sqrt n` and :math:`\sigma_j / \sqrt n`.
+
+    Weight decay charges :math:`\gamma, \sigma` and :math:`\alpha`. The hidden weights are free: the normalisation
+    undoes their scale (000 Remark 1.2).
+
+    Parameters
+    ----------
+    hidden_weights : array of shape (m, d)
+        Rows are the :math:`w_j`.
+    output_weights : array of shape (m, C)
+        Rows are the :math:`\alpha_j`.
+    gamma, shift : array of shape (m,)
+        The trained scales :math:`\gamma_j` and shifts :math:`\sigma_j`.
+    mean, norm : array of shape (m,)
+        The statistics :math:`\mu_j` and :math:`\nu_j > 0`.
+    n_samples : float
+        The number n of training rows, or the sum of their weights.
+    position : {"before", "after"}
+        Of the normalisation, as seen from the ReLU.
+    hidden_bias : array of shape (m,) or None
+        The :math:`b_j`; before the ReLU the normalisation would cancel them.
+    intercept : array of shape (C,) or None
+        Free output bias; None is zero.
+    """
+
+    kind = "batch_norm"
+
+    def __init__(
+        self,
+        hidden_weights: ArrayLike,
+        output_weights: ArrayLike,
+        gamma: ArrayLike,
+        shift: ArrayLike,
+        mean: ArrayLike,
+        norm: ArrayLike,
+        n_samples: float,
+        position: str = "before",
+        hidden_bias: ArrayLike | None = None,
+        intercept: ArrayLike | None = None,
+    ) -> None:
+        self.hidden_weights = _finite("hidden_weights", hidden_weights, (None, None))
+        m = len(self.hidden_weights)
+        self.output_weights = _finite("output_weights", output_weights, (m, None))
+        self.gamma = _finite("gamma", gamma, (m,))
+        self.shift = _finite("shift", shift, (m,))
+        self.mean = _finite("mean", mean, (m,))
+        self.norm = _finite("norm", norm, (m,))
+        self.n_samples = float(n_samples)
+        self.position = str(position)
+        self.hidden_bias = None if hidden_bias is None else _finite("hidden_bias", hidden_bias, (m,))
+        C = self.n_outputs
+        self.intercept = np.zeros(C) if intercept is None else _finite("intercept", intercept, (C,))
+        if not (self.norm > 0).all():
+            raise ValueError("norm must be positive: a neuron that is constant on the training rows has none")
+        if not 0 < self.n_samples < np.inf:
+            raise ValueError(f"n_samples must be a positive number, got {n_samples!r}")
+        if self.position not in POSITIONS:
+            raise ValueError(f"position must be 'before' or 'after' (the ReLU), got {position!r}")
+
+    @property
+    def n_inputs(self) -> int:
+        return int(self.hidden_weights.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        return int(self.output_weights.shape[1])
+
+    @property
+    def n_neurons(self) -> int:
+        return len(self.hidden_weights)
+
+    @property
+    def bias_vector(self) -> FloatArray:
+        """Hidden biases as an array, zeros if the network has none."""
+        return np.zeros(self.n_neurons) if self.hidden_bias is None else self.hidden_bias
+
+    def hidden(self, X: FloatArray) -> FloatArray:
+        """What the hidden layer hands to the output layer, ``(n, m)``."""
+        values = X @ self.hidden_weights.T + self.bias_vector
+        if self.position == "before":
+            return np.maximum(self._normalise(values), 0.0)
+        return self._normalise(np.maximum(values, 0.0))
+
+    def _normalise(self, values: FloatArray) -> FloatArray:
+        return self.gamma / self.norm * (values - self.mean) + self.shift / np.sqrt(self.n_samples)
+
+    def forward(self, X: FloatArray) -> FloatArray:
+        return self.hidden(X) @ self.output_weights + self.intercept
+
+    def penalty(self) -> float:
+        r""":math:`\tfrac12 \sum_j (\gamma_j^2 + \sigma_j^2 + \|\alpha_j\|^2)`, 000 eq. 3."""
+        return 0.5 * float((self.gamma**2).sum() + (self.shift**2).sum() + (self.output_weights**2).sum())
+
+    def gate_vectors(self) -> FloatArray:
+        """Weights and bias of the affine map inside each ReLU, ``(m, d + 1)``."""
+        W, b = self.hidden_weights, self.bias_vector
+        if self.position == "before":
+            scale = self.gamma / self.norm
+            W, b = scale[:, None] * W, self._normalise(b)
+        return np.column_stack([W, b])
+
+    def weights(self) -> dict[str, Array | None]:
+        return {
+            "hidden_weights": self.hidden_weights,
+            "hidden_bias": self.hidden_bias,
+            "mean": self.mean,
+            "norm": self.norm,
+            "gamma": self.gamma,
+            "shift": self.shift,
+            "output_weights": self.output_weights,
+            "intercept": self.intercept,
+            "n_samples": np.asarray(self.n_samples),
+            "position": np.asarray(self.position),
+        }
+
+    @classmethod
+    def _rebuild(cls, data: dict[str, Any]) -> BatchNormNetwork:
+        # A network without neurons is a list without rows: its widths are stored beside it.
+        w, widths = dict(data["weights"]), (data["n_inputs"], data["n_outputs"])
+        for name, width in zip(("hidden_weights", "output_weights"), widths, strict=True):
+            w[name] = w[name] or np.zeros((0, width))
+        network = cls(**w)
+        if (network.n_inputs, network.n_outputs) != widths:
+            raise ValueError(f"the weights do not fit {widths[0]} inputs and {widths[1]} outputs")
+        return network
+
+    def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Sequential:
+        """``Sequential(Linear, BatchNorm1d, ReLU, Linear)``, or with the ReLU first, in evaluation mode."""
+        from bidual.networks.torch_bridge import batch_norm_module
+
+        return batch_norm_module(self, dtype)
