@@ -15,6 +15,7 @@ except ImportError as error:  # pragma: no cover - depends on the installation
 from bidual._typing import Array
 
 if TYPE_CHECKING:
+    from bidual.networks.deep import DeepNetwork
     from bidual.networks.gated import GatedNetwork
     from bidual.networks.two_layer import TwoLayerNetwork
 
@@ -39,6 +40,20 @@ def two_layer_module(network: TwoLayerNetwork, dtype: torch.dtype | None) -> tor
         torch.nn.ReLU(),
         _linear(network.output_weights.T, network.intercept, dtype),
     )
+
+
+def deep_module(network: DeepNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
+    """``Sequential(Linear, ReLU, ..., Linear)``; a whitening is a first ``Linear``, not to be trained."""
+    dtype = torch.float64 if dtype is None else dtype
+    modules: list[torch.nn.Module] = []
+    if network.whitening is not None or network.whitening_bias is not None:
+        whitening = np.eye(network.n_inputs) if network.whitening is None else network.whitening
+        modules.append(_linear(whitening.T, network.whitening_bias, dtype).requires_grad_(False))
+    for W, b in zip(network.layers, network.biases, strict=True):
+        modules.append(_linear(W.T, b, dtype))
+        if network.activation == "relu":
+            modules.append(torch.nn.ReLU())
+    return torch.nn.Sequential(*(modules[:-1] if network.activation == "relu" else modules))
 
 
 class GatedModule(torch.nn.Module):
