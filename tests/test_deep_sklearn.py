@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from bidual import LinearNetRegressor
+from bidual import DeepReLUClassifier, LinearNetRegressor
 
-ESTIMATORS = [LinearNetRegressor(), LinearNetRegressor(depth=3, beta=0.01)]
+ESTIMATORS = [
+    LinearNetRegressor(),
+    LinearNetRegressor(depth=3, beta=0.01),
+    DeepReLUClassifier(),
+    DeepReLUClassifier(depth=2, loss="logistic"),
+]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

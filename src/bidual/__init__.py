@@ -3,7 +3,15 @@
 from bidual.architectures import TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
-from bidual.estimators import LinearNetRegressor, ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
+from bidual.collapse import NeuralCollapse, neural_collapse
+from bidual.estimators import (
+    DeepReLUClassifier,
+    LinearNetRegressor,
+    ReLUClassifier,
+    ReLUClassifierCV,
+    ReLURegressor,
+    ReLURegressorCV,
+)
 from bidual.models import Model, load
 from bidual.networks import DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
 from bidual.paths import SolutionPath, beta_max, solution_path
@@ -13,10 +21,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "DeepNetwork",
+    "DeepReLUClassifier",
     "GatedNetwork",
     "LinearNetRegressor",
     "Model",
     "Network",
+    "NeuralCollapse",
     "Patterns",
     "ReLUClassifier",
     "ReLUClassifierCV",
@@ -29,6 +39,7 @@ __all__ = [
     "count_patterns",
     "enumerate_patterns",
     "load",
+    "neural_collapse",
     "sample_patterns",
     "solution_path",
 ]

@@ -13,6 +13,8 @@ from bidual._files import read_json, write_json
 
 #: How JSON holds numbers that are none.
 _NOT_FINITE = ("inf", "-inf", "nan")
+#: Networks that a lower bound may speak of, whatever was trained.
+_SCOPES = {"global": "any network", "parallel": "any branches"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Certificate:
         True only if the lower bound holds for every network of the architecture and any width (of scope ``"gates"``:
         every gated network with these gates), proven with floating-point slack accounted for.
     scope : str
-        What the lower bound bounds: ``"global"`` (the best network of any width), ``"patterns"`` (the best network
+        What the lower bound bounds: ``"global"`` (the best network of any width), ``"parallel"`` (the best deep network
+        made of any number of branches that share nothing but inputs and outputs), ``"patterns"`` (the best network
         whose neurons use the activation patterns in use) or ``"gates"`` (the best gated network with the fixed gates
         in use; nothing is said about other gates, or about ReLU networks).
     method : str
@@ -64,7 +67,7 @@ class Certificate:
         return relative_gap(self.objective, self.lower_bound)
 
     def __str__(self) -> str:
-        best = f"lower bound, {'any network' if self.scope == 'global' else f'these {self.scope}'}"
+        best = f"lower bound, {_SCOPES.get(self.scope, f'these {self.scope}')}"
         proof = "proven" if self.rigorous else "not a global proof"
         what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
         return "\n".join(

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bidual._typing import Array, FloatArray
+from bidual.losses import Loss
 
 #: A convex function of one variable: value and slope (or a subgradient).
 Curve: TypeAlias = Callable[[float], tuple[float, float]]
@@ -29,12 +30,21 @@ Point: TypeAlias = tuple[float, float, float, float]
 _EPS = float(np.finfo(float).eps)
 
 
+def along(loss: Loss, ray: FloatArray, Y: FloatArray, w: FloatArray) -> Curve:
+    """The loss of outputs ``s * ray`` as a function of s."""
+
+    def curve(s: float) -> tuple[float, float]:
+        return loss.value(s * ray, Y, w), float((loss.gradient(s * ray, Y, w) * ray).sum())
+
+    return curve
+
+
 def chain_cost(s: Array | float, depth: int) -> float:
     r""":math:`\tfrac L2 \sum_j s_j^{2/L}`, the smallest penalty of chains of these strengths."""
     return 0.5 * depth * float(np.sum(np.asarray(s) ** (2.0 / depth)))
 
 
-def critical_beta(y: FloatArray, depth: int) -> FloatArray:
+def critical_beta(y: Array, depth: int) -> FloatArray:
     r"""The weight decay beyond which :func:`shrink` gives zero.
 
     .. math:: \beta_c(y) = \frac{y}{L-1} \Big( \frac{L-2}{L-1} y \Big)^{1 - 2/L},

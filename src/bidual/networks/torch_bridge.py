@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,3 +107,24 @@ def two_layer_weights(module: object) -> dict[str, Array | None]:
         "output_weights": output.T,
         "intercept": numbers(last.bias),  # type: ignore[arg-type]
     }
+
+
+def last_layer(module: torch.nn.Module) -> tuple[Callable[[Array], Array], Array]:
+    """What a ``Sequential`` does before its last ``Linear``, as a function of arrays, and the weights ``(m, C)`` of it."""
+    layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
+    if not layers or not isinstance(layers[-1], torch.nn.Linear):
+        raise ValueError(
+            f"expected a torch.nn.Sequential that ends in Linear, got {type(module).__name__}; give the feature map "
+            "as a function instead"
+        )
+    body, last = torch.nn.Sequential(*layers[:-1]), layers[-1]
+    training = module.training
+
+    def features(X: Array) -> Array:
+        module.eval()
+        with torch.no_grad():
+            H = body(torch.as_tensor(X, dtype=last.weight.dtype, device=last.weight.device))
+        module.train(training)
+        return np.asarray(H.to("cpu", torch.float64).numpy())
+
+    return features, last.weight.detach().to("cpu", torch.float64).numpy().T

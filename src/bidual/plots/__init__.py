@@ -1,5 +1,6 @@
 """Pictures. matplotlib is imported only when one is drawn."""
 
 from bidual.plots.fit import plot_fit_1d
+from bidual.plots.rank import plot_ranks
 
-__all__ = ["plot_fit_1d"]
+__all__ = ["plot_fit_1d", "plot_ranks"]
