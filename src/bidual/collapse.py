@@ -27,8 +27,7 @@ class NeuralCollapse:
         centred class means :math:`\bar M` and the simplex equiangular tight frame S of 001 Def. 2 (NC2).
     alignment : float or None
         :math:`\big\| \frac{\bar W}{\|\bar W\|_F} - \frac{\bar M}{\|\bar M\|_F} \big\|_F` for the output weights,
-        centred over the classes, which changes all scores of a row alike (NC3); None if there is not one output for each
-        class.
+        centred over the classes, which changes all scores of a row alike (NC3); None without one output for each class.
     disagreement : float
         Fraction of the rows whose nearest class mean is not that of their own class (NC4, against the labels).
     class_means : ndarray, shape (K, m)

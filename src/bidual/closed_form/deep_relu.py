@@ -111,9 +111,10 @@ class ClassProblem:
             relaxed = replace(self, beta=chord * self.beta, depth=2)
             return relaxed.bound(relaxed.solve())[0], np.nan, np.nan, "not certified: chord of the penalty"
         problem = self.reduced
-        s = np.array([point.s for point in solved])
-        F = (s / np.sqrt(self.counts))[:, None] * self.directions
-        V = -self.loss.gradient(F, self.targets, problem.w)
+        # A class in use meets its own constraint exactly; the gradient itself may be any of many at a kink.
+        V = -self.loss.gradient(np.zeros_like(self.targets), self.targets, problem.w)
+        used = np.array([point.s > 0 for point in solved])
+        V[used] = (self.beta * np.sqrt(self.counts)[:, None] * self.directions)[used]
         V = self.loss.dual_point(V, self.targets, problem.w, centred=False)
         found, most = _nonnegative_maximum(problem.M @ V)
         return lower_bound(problem, V, found, most).value, found, most, "dual constraint over classes"

@@ -13,7 +13,7 @@ from bidual.closed_form.scalar import critical_beta
 def rank_jumps(X: FloatArray, Y: FloatArray, *, depth: int = 2) -> FloatArray:
     r"""Where the rank of the hidden layers would change if X were white, largest first; beta of the mean loss.
 
-    With :math:`X^T X = s^2 I` the network has a j-th singular value for :math:`\beta < s^2 \beta_c(\sigma_j(X^T Y) / s^2)`
+    With :math:`X^T X = s^2 I` singular value j is positive for :math:`\beta < s^2 \beta_c(\sigma_j(X^T Y) / s^2)`
     (see :func:`bidual.closed_form.scalar.critical_beta`): for two layers, up to the singular values of :math:`X^T Y`,
     as 001 Remark 2.1 has it. For any other X only the first of these is exact, and only at two layers; s is then the
     root mean square of the singular values.

@@ -110,7 +110,7 @@ def two_layer_weights(module: object) -> dict[str, Array | None]:
 
 
 def last_layer(module: torch.nn.Module) -> tuple[Callable[[Array], Array], Array]:
-    """What a ``Sequential`` does before its last ``Linear``, as a function of arrays, and the weights ``(m, C)`` of it."""
+    """What a ``Sequential`` does before its last ``Linear``, as a function of arrays, and the weights ``(m, C)``."""
     layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
     if not layers or not isinstance(layers[-1], torch.nn.Linear):
         raise ValueError(
