@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -43,7 +44,7 @@ def random_layers(widths: list[int], seed: int, branches: int | None = None) -> 
     lead = () if branches is None else (branches,)
     return [
         (torch.randn(*lead, a, b, dtype=torch.float64, generator=generator) * (2.0 / a) ** 0.5).requires_grad_()
-        for a, b in zip(widths[:-1], widths[1:], strict=True)
+        for a, b in pairwise(widths)
     ]
 
 
@@ -156,7 +157,7 @@ def linear_networks(out: Path, steps: int) -> None:
     axes[0].set(xlabel="step", title="operator (solid) and Frobenius (dashed) norms", ylim=(0, None))
     axes[0].legend(frameon=False)
     print("Norms of the layers of a four-layer linear network with one output (001 Fig. 3a), Frobenius / operator")
-    print("  formula ", ["%.6f / %.6f" % (np.linalg.norm(W), np.linalg.norm(W, 2)) for W in network.layers])
+    print("  formula ", [f"{np.linalg.norm(W):.6f} / {np.linalg.norm(W, 2):.6f}" for W in network.layers])
     print("  training", [f"{a:.6f} / {b:.6f}" for a, b in zip(norms[-1][::2], norms[-1][1::2], strict=True)])
     print(f"  objective by formula {certificate.objective:.8f}, by training {curve[-1]:.8f}")
     rank_one_data(axes[1], steps)
@@ -183,9 +184,7 @@ def rank_one_data(ax: plt.Axes, steps: int) -> None:
     ax.set(xlabel="step", title="ranks of a five-layer ReLU network, rank-one data", yscale="log")
     ax.legend(frameon=False)
     print("Five-layer ReLU network on rank-one data (001 Fig. 3b)")
-    print(
-        f"  final ranks in training {ranks[-1]}, objective {curve[-1]:.8f}; formula: all one, {certificate.objective:.8f}"
-    )
+    print(f"  training: ranks {ranks[-1]}, objective {curve[-1]:.8f}; formula: all one, {certificate.objective:.8f}")
 
 
 # ---- figure 4: whitened images --------------------------------------------------------------------
