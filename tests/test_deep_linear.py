@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from tests.deep_helpers import squared, train_dense, white_rows
 
 from bidual import LinearNetRegressor
-from bidual.closed_form.deep_linear import LinearOptions, train_linear
-from bidual.closed_form.linear import dual_projection
+from bidual.closed_form.deep_linear import LinearOptions, solve_linear, train_linear
+from bidual.closed_form.linear import LinearProblem, dual_projection
 from bidual.closed_form.ranks import rank_jumps, rank_path
 from bidual.closed_form.scalar import critical_beta
 
@@ -79,6 +79,16 @@ def test_white_rows_are_globally_optimal_for_several_outputs(depth, wide):
     assert certificate.objective == network.objective(X, Y, beta=beta)
     trained = train_dense(X, squared(Y), 3, beta, depth, 4, relu=False)
     assert certificate.objective == pytest.approx(trained, rel=1e-8)
+
+
+@pytest.mark.parametrize("depth", [2, 4, 8])
+def test_bound_of_white_rows_is_not_lifted_by_singular_values_that_are_rounding(depth):
+    X = 3.0 * white_rows(1, 6, 20).T
+    Y = np.random.default_rng(2).standard_normal((20, 5))
+    beta = 0.9 * float(rank_jumps(X, Y, depth=depth)[0])  # rank one or two of five
+    network, _, _ = train_linear(X, Y, beta=beta, depth=depth, fit_intercept=False)
+    solution = solve_linear(LinearProblem.of(X / np.sqrt(20), Y / np.sqrt(20)), beta, depth, LinearOptions())
+    assert 0 < network.objective(X, Y, beta=beta) - solution.lower_bound < 1e-11
 
 
 @pytest.mark.parametrize("depth", [3, 4])

@@ -22,8 +22,9 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.certificates import Certificate, lower_bound
+from bidual.closed_form.certify import certificate_of
 from bidual.closed_form.layers import aligned_layers
-from bidual.closed_form.linear import LinearProblem, proximal_gradient, separable
+from bidual.closed_form.linear import LinearProblem, proximal_gradient, separable, singular_values
 from bidual.closed_form.scalar import chain_cost, minimise_chain, reach
 from bidual.losses import Squared
 from bidual.networks import DeepNetwork, normalise_weights
@@ -52,8 +53,8 @@ def solve_linear(problem: LinearProblem, beta: float, depth: int, options: Linea
     """The best known Z, by the first method of this module's list that applies."""
     if beta == 0:
         Z = problem.B / problem.S
-        cost = chain_cost(np.linalg.svd(Z, compute_uv=False), depth)
-        return LinearSolution(Z, cost, "smallest norm: pseudo-inverse")
+        cost = chain_cost(singular_values(Z), depth)
+        return LinearSolution(Z, cost * (1.0 - 64 * np.finfo(float).eps), "smallest norm: pseudo-inverse")
     if problem.white:
         return _white(problem, beta, depth)
     if problem.B.shape[1] == 1:
@@ -64,8 +65,8 @@ def solve_linear(problem: LinearProblem, beta: float, depth: int, options: Linea
 
 
 def _white(problem: LinearProblem, beta: float, depth: int) -> LinearSolution:
-    Z = separable(problem, beta, depth)
-    value = problem.objective(Z, beta, depth)
+    Z, sigma = separable(problem, beta, depth)
+    value = problem.loss(Z) + beta * chain_cost(sigma, depth)
     # Singular values of X equal to rounding only: what this may change at any Z no worse than zero.
     spread = float(np.ptp(problem.S)) if problem.S.size else 0.0
     size = 2.0 * float(np.linalg.norm(problem.B)) / float(problem.S.min(initial=np.inf))
@@ -109,7 +110,7 @@ def _one_output(problem: LinearProblem, beta: float, depth: int) -> LinearSoluti
 
 
 def _nuclear(problem: LinearProblem, beta: float, options: LinearOptions) -> LinearSolution:
-    start = separable(problem, beta, 2)
+    start, _ = separable(problem, beta, 2)
     Z, n_iter = proximal_gradient(problem, beta, 2, start, options.tol, options.max_iter)
     return LinearSolution(Z, problem.dual_bound(Z, beta), "dual of the nuclear norm", n_iter)
 
@@ -120,7 +121,7 @@ def _local(problem: LinearProblem, beta: float, depth: int, options: LinearOptio
     No singular value of an optimum exceeds the R of :func:`reach`, and :math:`\sigma^{2/L} \ge R^{2/L-1} \sigma` up to
     there: the two-layer problem with :math:`\tfrac L2 R^{2/L-1} \beta` in place of beta bounds this one from below.
     """
-    starts = [separable(problem, beta, depth), problem.B / problem.S, _nuclear(problem, beta, options).Z]
+    starts = [separable(problem, beta, depth)[0], problem.B / problem.S, _nuclear(problem, beta, options).Z]
     ends = [proximal_gradient(problem, beta, depth, Z, options.tol, options.max_iter) for Z in starts]
     Z = min((Z for Z, _ in ends), key=lambda Z: problem.objective(Z, beta, depth))
     most = reach(problem.objective(Z, beta, depth) - problem.constant, beta, depth)
@@ -192,16 +193,7 @@ def train_linear(
             value = float(np.linalg.norm((X[used] - x_mean).T @ V, 2))
             bound = value + 8 * max(X.shape) * np.finfo(float).eps * float(posed.row_norms @ np.linalg.norm(V, axis=1))
             proven = max(proven, lower_bound(posed, V, value, bound).value)
-    certificate = Certificate(
-        objective=objective,
-        lower_bound=min(proven, objective),
-        rigorous=True,
-        scope="global",
-        method=solution.method,
-        oracle_value=value,
-        oracle_bound=bound,
-        beta=float(beta),
-        loss="squared",
-        elapsed=time.perf_counter() - began,
+    certificate = certificate_of(
+        objective, proven, beta=beta, loss="squared", method=solution.method, began=began, oracle=(value, bound)
     )
     return network, certificate, solution.n_iter

@@ -36,6 +36,7 @@ import numpy as np
 
 from bidual._typing import FloatArray, IntArray
 from bidual.certificates import Certificate, lower_bound
+from bidual.closed_form.certify import certificate_of
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.scalar import ScalarMinimum, along, chain_cost, minimise_chain, reach, shrink
 from bidual.closed_form.whitening import Whitening
@@ -199,16 +200,14 @@ def train_classes(
         objective = loss.value(network.forward(X), targets[codes], w) + beta * network.penalty()
         proven, found, most, proof = problem.bound(solved)
     rows = "white rows" if whitening.exact else f"{len(X)} rows of rank {inputs.shape[1]}: cannot be white"
-    certificate = Certificate(
-        objective=objective,
-        lower_bound=min(proven, objective),
-        rigorous=True,
-        scope="global" if depth == 2 else "parallel",
-        method=f"closed form, {rows}; {proof}",
-        oracle_value=found,
-        oracle_bound=most,
-        beta=float(beta),
+    certificate = certificate_of(
+        objective,
+        proven,
+        beta=beta,
         loss=loss.name,
-        elapsed=time.perf_counter() - began,
+        method=f"closed form, {rows}; {proof}",
+        began=began,
+        scope="global" if depth == 2 else "parallel",
+        oracle=(found, most),
     )
     return network, certificate

@@ -64,7 +64,7 @@ class LinearProblem:
 
     def objective(self, Z: FloatArray, beta: float, depth: int) -> float:
         """Loss and penalty."""
-        return self.loss(Z) + beta * chain_cost(np.linalg.svd(Z, compute_uv=False), depth)
+        return self.loss(Z) + beta * chain_cost(singular_values(Z), depth)
 
     def dual_bound(self, Z: FloatArray, beta: float) -> float:
         r"""Lower bound on the optimum at L = 2, from the residual of Z made feasible (001 sec. 2.2.1).
@@ -82,14 +82,22 @@ class LinearProblem:
         return c * along - 0.5 * c**2 * size + self.constant
 
 
-def separable(problem: LinearProblem, beta: float, depth: int) -> FloatArray:
+def separable(problem: LinearProblem, beta: float, depth: int) -> tuple[FloatArray, FloatArray]:
     r"""The global optimum for a white X, by :func:`shrink` of every singular value (001 Thm 3.6, Remark 2.1).
 
     For :math:`S = s I` the loss is :math:`\tfrac{s^2}2 \|Z - B/s\|^2`, and by von Neumann's trace inequality the best Z
     has the singular vectors of B.
+
+    Returns Z and its singular values.
     """
     s = float(problem.S.mean()) if problem.S.size else 1.0
-    return schatten_shrink(problem.B / s, beta / s**2, depth)[0]
+    return schatten_shrink(problem.B / s, beta / s**2, depth)
+
+
+def singular_values(Z: FloatArray) -> FloatArray:
+    r"""Singular values, with zeros for those lost in rounding: their powers :math:`\sigma^{2/L}` are not small."""
+    sigma = np.linalg.svd(Z, compute_uv=False).astype(np.float64)
+    return np.where(sigma > sigma.max(initial=0.0) * max(Z.shape) * np.finfo(float).eps, sigma, 0.0)
 
 
 def schatten_shrink(G: FloatArray, beta: float, depth: int) -> tuple[FloatArray, FloatArray]:
@@ -145,6 +153,6 @@ def dual_projection(X: FloatArray, Y: FloatArray, beta: float, *, tol: float = 1
     """
     Y = Y.reshape(len(X), -1)
     problem = LinearProblem.of(X, Y)
-    start = separable(problem, beta, 2)
+    start, _ = separable(problem, beta, 2)
     Z, _ = proximal_gradient(problem, beta, 2, start, tol, 100_000)
     return Y - X @ (problem.V @ Z)

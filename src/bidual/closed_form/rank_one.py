@@ -18,6 +18,7 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.certificates import Certificate
+from bidual.closed_form.certify import certificate_of
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.scalar import ScalarMinimum, along, chain_cost, minimise_chain, reach
 from bidual.losses import Loss, Squared
@@ -98,7 +99,8 @@ def train_rank_one(
     objective = network.penalty()
     if beta > 0:
         objective = loss.value(network.forward(X), Y, w) + beta * objective
-    return network, _certificate(objective, proven, beta, loss.name, "closed form: rank-one rows, one chain", began)
+    method = "closed form: rank-one rows, one chain"
+    return network, certificate_of(objective, proven, beta=beta, loss=loss.name, method=method, began=began)
 
 
 def _exact_fit(x: FloatArray, Y: FloatArray, w: FloatArray, q: FloatArray, depth: int) -> ScalarMinimum:
@@ -160,7 +162,7 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     two = float(np.abs(delta).sum()) + max(m_0 + np.minimum(delta, 0).sum(), -m_0 - np.maximum(delta, 0).sum(), 0.0)
     method = "closed form: variation of the slope" if depth == 2 else "linear spline; bound of the slope's variation"
     proven = chain_cost(two, depth) * (1.0 - 64 * _EPS)
-    return network, _certificate(network.penalty(), proven, 0.0, "squared", method, began)
+    return network, certificate_of(network.penalty(), proven, beta=0.0, loss="squared", method=method, began=began)
 
 
 def _left_ramps(delta: FloatArray, m_0: float) -> tuple[FloatArray, float]:
@@ -173,18 +175,3 @@ def _left_ramps(delta: FloatArray, m_0: float) -> tuple[FloatArray, float]:
         left[i] = np.sign(delta[i]) * min(abs(delta[i]), abs(line))
         line += left[i]
     return left, line
-
-
-def _certificate(objective: float, proven: float, beta: float, loss: str, method: str, began: float) -> Certificate:
-    return Certificate(
-        objective=objective,
-        lower_bound=min(proven, objective),
-        rigorous=True,
-        scope="global",
-        method=method,
-        oracle_value=np.nan,
-        oracle_bound=np.nan,
-        beta=float(beta),
-        loss=loss,
-        elapsed=time.perf_counter() - began,
-    )
