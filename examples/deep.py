@@ -38,12 +38,12 @@ Forward = Callable[[Layers, torch.Tensor], torch.Tensor]
 # ---- training -----------------------------------------------------------------------------------
 
 
-def random_layers(widths: list[int], seed: int, branches: int | None = None) -> Layers:
-    """Gaussian layers of He's variance; a leading dimension for branches."""
+def random_layers(widths: list[int], seed: int, branches: int | None = None, gain: float = 2.0) -> Layers:
+    """Gaussian layers of He's variance (gain 2, for ReLU); a leading dimension for branches."""
     generator = torch.Generator().manual_seed(seed)
     lead = () if branches is None else (branches,)
     return [
-        (torch.randn(*lead, a, b, dtype=torch.float64, generator=generator) * (2.0 / a) ** 0.5).requires_grad_()
+        (torch.randn(*lead, a, b, dtype=torch.float64, generator=generator) * (gain / a) ** 0.5).requires_grad_()
         for a, b in pairwise(widths)
     ]
 
@@ -125,7 +125,7 @@ def linear_networks(out: Path, steps: int) -> None:
         checks = np.sqrt(jumps[1:] * jumps[:-1])
         trained = []
         for beta in checks:
-            layers = random_layers([20, 50, 5], 0)
+            layers = random_layers([20, 50, 5], 0, gain=1.0)
             sgd(layers, linear, rows, Y, float(beta), 0.05, steps)
             trained.append(numerical_rank(layers[0]))
         ax.plot(checks, trained, "o", color="C1", label="gradient descent")
@@ -142,10 +142,10 @@ def linear_networks(out: Path, steps: int) -> None:
         print(f"  beta {beta:.4f}: ranks {ranks}, objective {certificate.objective:.6f}, gap {certificate.gap:.1e}")
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    layers = random_layers([20, 50, 30, 40, 1], 1)
+    layers = random_layers([20, 50, 30, 40, 1], 1, gain=1.0)
     norms: list[list[float]] = []
     curve = sgd(
-        layers, linear, X, Y[:, :1], 0.02, 0.01, steps,
+        layers, linear, X, Y[:, :1], 0.02, 0.05, steps,
         record=lambda: norms.append([f(W).item() for W in layers for f in (torch.linalg.norm, operator_norm)]),
     )  # fmt: skip
     network, certificate, _ = train_linear(X, Y[:, :1], beta=0.02, depth=4, fit_intercept=False)
@@ -176,7 +176,7 @@ def rank_one_data(ax: plt.Axes, steps: int) -> None:
     Y = rng.standard_normal((40, 1)) + 2.0
     layers, ranks = random_layers([10, 50, 40, 30, 20, 1], 3), []
     curve = sgd(
-        layers, dense, X, Y, 0.02, 0.01, steps, record=lambda: ranks.append([numerical_rank(W) for W in layers])
+        layers, dense, X, Y, 0.02, 0.05, steps, record=lambda: ranks.append([numerical_rank(W) for W in layers])
     )
     _, certificate = train_rank_one(X, Y, beta=0.02, depth=5)
     for k, line in enumerate(np.array(ranks).T[:-1]):

@@ -280,8 +280,19 @@ def test_contradicting_points_are_refused():
         interpolate_spline(np.array([[1.0], [1.0]]), np.array([0.0, 1.0]))
 
 
-def test_targets_of_classes_must_come_with_their_codes():
-    X = white_rows(9, 4, 4)
-    network, certificate = train_classes(X, classes(4, 2), np.eye(2), beta=0.01, depth=2)
-    assert certificate.loss == "squared"
-    assert network.n_outputs == 2
+def test_targets_that_are_not_orthogonal_are_not_claimed_to_be_proven():
+    X, targets = white_rows(9, 6, 6), np.array([[1.0, 0.5], [0.5, 1.0]])
+    _, open_gap = train_classes(X, classes(6, 2), targets, beta=0.01, depth=3)
+    _, proven = train_classes(X, classes(6, 2), np.eye(2), beta=0.01, depth=3)
+    assert proven.gap <= 1e-12
+    assert open_gap.gap > 0.1
+    assert "not certified" in open_gap.method
+
+
+def test_rows_that_are_hard_to_whiten_keep_the_bound_below():
+    X = np.random.default_rng(11).standard_normal((8, 10)) * np.logspace(0, -13, 10)
+    with gap_may_stay_open():
+        est = DeepReLUClassifier(3, 0.01).fit(X, classes(8, 2))
+    assert est.lower_bound_ <= est.objective_
+    perfect = DeepReLUClassifier(3, 0.01).fit(np.eye(8), classes(8, 2))
+    assert est.lower_bound_ <= perfect.objective_ * (1 + 1e-12)

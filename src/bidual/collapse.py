@@ -79,7 +79,7 @@ def neural_collapse(model: Any, X: Array, y: Array) -> NeuralCollapse:
     within = H - raw[codes]
     between = np.linalg.pinv(means / np.sqrt(K), rcond=1e-12)  # Sigma_B^+ = between between^T
     simplex, gram = np.eye(K) - 1.0 / K, means @ means.T
-    nearest = ((H[:, None, :] - raw) ** 2).sum(axis=2).argmin(axis=1)
+    nearest = ((raw**2).sum(axis=1) - 2.0 * H @ raw.T).argmin(axis=1)
     alignment = None
     if W is not None and W.shape[1] == K:
         centred = W.T - W.T.mean(axis=0)

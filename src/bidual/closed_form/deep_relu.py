@@ -100,11 +100,17 @@ class ClassProblem:
         slack = 16 * eps * (values + 0.5 * y**2 / n)
         return [ScalarMinimum(*point) for point in zip(s, values, values - slack, strict=True)]
 
+    def _decouples(self) -> bool:
+        """Whether the scalar problems are all there is, at any depth; see the list of what is proven."""
+        gram = self.targets @ self.targets.T
+        orthogonal = np.array_equal(gram, np.diag(gram.diagonal()))
+        one_margin = isinstance(self.loss, MarginLoss) and self.targets.shape[1] == 1
+        return one_margin or (type(self.loss) is Squared and orthogonal)
+
     def bound(self, solved: Sequence[ScalarMinimum]) -> tuple[float, float, float, str]:
         """Lower bound on the optimum, largest value of the dual constraint, its upper bound, and the proof in words."""
         value = sum(point.value for point in solved)
-        decouples = type(self.loss) is Squared or (isinstance(self.loss, MarginLoss) and self.targets.shape[1] == 1)
-        if self.depth > 2 and decouples:
+        if self.depth > 2 and self._decouples():
             return sum(point.lower_bound for point in solved), np.nan, np.nan, "every class on its own"
         if self.depth > 2:
             most = reach(value, self.beta, self.depth)
@@ -193,12 +199,15 @@ def train_classes(
     layers = aligned_layers(P, s, Q, depth, widths)
     network = DeepNetwork(layers, whitening=whitening.matrix, whitening_bias=whitening.bias)
 
+    # Rows white to rounding only: no neuron gains more than this over white ones.
+    gain = max(1.0, float(np.linalg.norm(inputs, 2)) * (1.0 + 4 * np.finfo(float).eps * len(X)))
     if beta == 0:
         objective = network.penalty()
-        proven, found, most, proof = chain_cost(s, depth), np.nan, np.nan, "exact fit, every class on its own"
+        proven, found, most, proof = chain_cost(s / gain, depth), np.nan, np.nan, "exact fit, every class on its own"
     else:
         objective = loss.value(network.forward(X), targets[codes], w) + beta * network.penalty()
-        proven, found, most, proof = problem.bound(solved)
+        stronger = replace(problem, beta=beta / gain ** (2.0 / depth))
+        proven, found, most, proof = stronger.bound(stronger.solve())
     rows = "white rows" if whitening.exact else f"{len(X)} rows of rank {inputs.shape[1]}: cannot be white"
     certificate = certificate_of(
         objective,

@@ -41,7 +41,9 @@ def rank_one_factor(X: FloatArray, *, signed: bool = False) -> tuple[FloatArray,
     a = Vt[0] if (X @ Vt[0]).sum() >= 0 else -Vt[0]
     x = X @ a
     if not signed and x.min() < -1e-9 * np.abs(x).max():
-        raise ValueError("the rows must be non-negative multiples of one vector; here some are negative")
+        raise ValueError(
+            "the rows must be non-negative multiples of one vector; here some are negative: shift them to one side"
+        )
     return (x if signed else np.maximum(x, 0.0)), a
 
 
