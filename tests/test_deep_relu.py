@@ -245,7 +245,7 @@ def test_two_layer_spline_has_the_smallest_penalty(seed):
 
 
 @pytest.mark.parametrize("depth", [2, 3, 5])
-def test_output_is_linear_between_the_data_at_any_depth(depth):
+def test_spline_is_linear_between_the_data_and_optimal_at_any_depth(depth):
     rng = np.random.default_rng(depth)
     x, y = np.sort(rng.random(7)), rng.standard_normal(7)
     direction = np.array([[0.6, 0.8]])
@@ -254,18 +254,55 @@ def test_output_is_linear_between_the_data_at_any_depth(depth):
     np.testing.assert_allclose(network.predict(grid[:, None] * direction), np.interp(grid, x, y), atol=1e-9)
     assert network.depth == depth
     assert certificate.objective == network.penalty()
-    assert certificate.lower_bound <= certificate.objective
+    assert certificate.objective == pytest.approx(depth / 2 * ramp_program(x, y) ** (2 / depth), rel=1e-6)
+    assert certificate.gap <= 1e-10
+    # all layers are balanced: rescaling neighbours only costs
+    norms = [np.linalg.norm(W) for W in network.layers]
+    np.testing.assert_allclose(norms, norms[0])
 
 
-def test_deeper_networks_prefer_one_kink_between_the_data():
-    # Against 001 Cor. 4.2: two kinks at data points, or one between them that fits as well and costs less.
+@pytest.mark.parametrize("depth", [2, 3])
+def test_training_with_weak_decay_does_not_leave_the_penalty_of_the_spline(depth):
+    x, y, beta = np.array([[0.2], [0.5], [1.0], [1.3]]), np.array([0.0, 0.4, -0.2, 0.3]), 1e-4
+    spline, certificate = interpolate_spline(x, y, depth=depth)
+    inputs, targets = torch.as_tensor(x), torch.as_tensor(y)[:, None]
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 0.05, 0.3):
+        module = spline.to_torch()
+        with torch.no_grad():
+            for p in module.parameters():
+                p += scale * torch.as_tensor(rng.standard_normal(p.shape))
+        weights = [p for name, p in module.named_parameters() if name.endswith("weight")]
+        lbfgs = torch.optim.LBFGS(module.parameters(), max_iter=500, line_search_fn="strong_wolfe")
+
+        def objective(module=module, weights=weights):
+            loss = 0.5 * (module(inputs) - targets).square().mean()
+            return loss + 0.5 * beta * sum((W**2).sum() for W in weights)
+
+        def closure(lbfgs=lbfgs, objective=objective):
+            lbfgs.zero_grad()
+            value = objective()
+            value.backward()
+            return value
+
+        lbfgs.step(closure)
+        # The optimum of weak decay is beta times the smallest penalty of an exact fit, up to higher order.
+        assert objective().item() >= 0.99 * beta * certificate.objective
+        if scale == 0.0:
+            assert objective().item() <= beta * certificate.objective
+
+
+def test_branches_of_their_own_prefer_one_kink_between_the_data():
+    # Against 001 Cor. 4.2 for parallel networks: two kinks at data points cost more than one between them.
     x, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0.0, 0.0, 0.5, 1.5])
-    spline, certificate = interpolate_spline(x, y, depth=3)
-    other = DeepNetwork([[[1.0]], [[1.0]], [[1.0]]], biases=[None, [-1.5], None])
-    np.testing.assert_allclose(other.predict(x), y)
-    np.testing.assert_allclose(spline.predict(x), y, atol=1e-12)
-    assert other.penalty() < spline.penalty() - 0.3
-    assert other.penalty() == pytest.approx(certificate.lower_bound)
+    _, certificate = interpolate_spline(x, y, depth=3)
+    t = 0.5 ** (1 / 3)
+    branches = DeepNetwork([[[t, t]], np.diag([t, t]), [[t], [t]]], biases=[None, -np.array([1.0, 2.0]) * t**2, None])
+    one_kink = DeepNetwork([[[1.0]], [[1.0]], [[1.0]]], biases=[None, [-1.5], None])
+    np.testing.assert_allclose(branches.predict(x), y, atol=1e-12)
+    np.testing.assert_allclose(one_kink.predict(x), y)
+    assert one_kink.penalty() < branches.penalty() - 0.3
+    assert one_kink.penalty() == pytest.approx(certificate.objective)
 
 
 @pytest.mark.parametrize(("x", "y"), [([1.0], [2.0]), ([1.0, 2.0], [3.0, 3.0]), ([1.0, 1.0, 2.0], [0.0, 0.0, 5.0])])

@@ -5,8 +5,8 @@ With :math:`c \ge 0` every neuron of every layer is a multiple of c on the data,
 unit vector q: one chain, in closed form, at any depth and for several outputs. This holds for dense networks too. (For
 c of both signs and L > 2 the two sides share layers, and 001's formula does not apply.)
 
-A free bias in the last hidden layer makes branches ramps :math:`\kappa (\pm(\hat x - t))_+` at the cost
-:math:`\tfrac L2 |\kappa|^{2/L}`.
+With a free bias in the last hidden layer its neurons are ramps :math:`\kappa (\pm(\hat x - t))_+`, and the network is a
+linear spline: :func:`interpolate_spline`.
 """
 
 from __future__ import annotations
@@ -119,16 +119,20 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     Biases of the last hidden layer and of the output are free, and the penalty is to be smallest subject to an exact
     fit. With slopes :math:`m_0, m_1, \ldots` between neighbouring points and :math:`\delta_i = m_i - m_{i-1}`, the
     change at a point may be split into a ramp to the right and one to the left,
-    :math:`\delta_i = (\delta_i - l_i) + l_i`; the line that is left has slope :math:`m_0 + \sum_i l_i`. For L = 2 the
-    smallest penalty is
+    :math:`\delta_i = (\delta_i - l_i) + l_i`; the line that is left has slope :math:`m_0 + \sum_i l_i`. The smallest
+    sum of the strengths :math:`|\kappa_j|` of all ramps is
 
-    .. math:: \sum_i |\delta_i| + \mathrm{dist}\Big(0, \Big[m_0 + \sum_i \min(\delta_i, 0), \;
-              m_0 + \sum_i \max(\delta_i, 0)\Big]\Big) =: V_2.
+    .. math:: V = \sum_i |\delta_i| + \mathrm{dist}\Big(0, \Big[m_0 + \sum_i \min(\delta_i, 0), \;
+              m_0 + \sum_i \max(\delta_i, 0)\Big]\Big),
 
-    (001 has no output bias; but a ramp that starts far to the left is a constant at no cost.) For L > 2, Cor. 4.2 does
-    *not* hold as printed: two changes of one sign at neighbouring points cost :math:`|\delta_1|^{2/L} +
-    |\delta_2|^{2/L}`, one kink between the points fits the same data for :math:`|\delta_1 + \delta_2|^{2/L}`, which is
-    less. The certificate then has the bound :math:`\tfrac L2 V_2^{2/L}`, which no network can beat.
+    and the smallest penalty of *any* network is :math:`\tfrac L2 V^{2/L}`: if the first L - 2 layers multiply by at
+    most :math:`\tau`, they cost :math:`\tfrac{L-2}2 \tau^{2/(L-2)}` and the ramps another :math:`V / \tau`. All ramps
+    share these layers here, one chain of strength :math:`V^{1/L}` in each.
+
+    001 has no output bias, but a ramp that starts far to the left is a constant at no cost. And 001 has parallel
+    branches: there the linear spline is *not* optimal for L > 2, against Cor. 4.2 as printed. Two changes of one sign
+    at neighbouring points cost :math:`\tfrac L2 (|\delta_1|^{2/L} + |\delta_2|^{2/L})` in branches of their own; one
+    kink between the points fits the same data for :math:`\tfrac L2 |\delta_1 + \delta_2|^{2/L}`, which is less.
 
     Parameters
     ----------
@@ -140,10 +144,10 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     """
     began = time.perf_counter()
     x, a = rank_one_factor(X, signed=depth == 2)
-    x, first, inverse = np.unique(x, return_index=True, return_inverse=True)
-    if np.abs(y[first][inverse] - y).max() > 1e-9 * np.abs(y).max():
+    x, row, inverse = np.unique(x, return_index=True, return_inverse=True)
+    if np.abs(y[row][inverse] - y).max() > 1e-9 * np.abs(y).max():
         raise ValueError("equal rows have different targets: nothing can fit both")
-    y = y[first]
+    y = y[row]
     slopes = np.diff(y) / np.diff(x)
     delta = np.diff(slopes)
     m_0 = slopes[0] if len(slopes) else 0.0
@@ -156,14 +160,18 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
         kept[0] = True
     kappa, start, side = kappa[kept], start[kept], side[kept]
 
-    layers = aligned_layers(np.tile(a[:, None], len(kappa)), np.abs(kappa), np.sign(kappa)[:, None], depth)
-    layers[-2] = layers[-2] * side if kappa.any() else layers[-2]
-    last_bias = -side * start * np.abs(kappa) ** ((depth - 1) / depth)
-    ramps = np.maximum(side * (x[:, None] - start), 0.0) @ kappa
-    network = DeepNetwork(layers, [None] * (depth - 2) + [last_bias, y[:1] - ramps[:1]])
-    two = float(np.abs(delta).sum()) + max(m_0 + np.minimum(delta, 0).sum(), -m_0 - np.maximum(delta, 0).sum(), 0.0)
-    method = "closed form: variation of the slope" if depth == 2 else "linear spline; bound of the slope's variation"
-    proven = chain_cost(two, depth) * (1.0 - 64 * _EPS)
+    total = float(np.abs(kappa).sum())
+    t = total ** (1.0 / depth)
+    tau = t ** (depth - 2)
+    root = np.sqrt(np.abs(kappa) / tau) if total > 0 else np.zeros_like(kappa)
+    ramps = (side * root)[None, :]
+    layers = [a[:, None] @ ramps] if depth == 2 else [a[:, None] * t, *[np.full((1, 1), t)] * (depth - 3), ramps]
+    first = np.maximum(side * (x[0] - start), 0.0) @ kappa
+    biases = [*[None] * (depth - 2), -side * start * tau * root, y[:1] - first]
+    network = DeepNetwork([*layers, (np.sign(kappa) * root)[:, None]], biases)
+    least = float(np.abs(delta).sum()) + max(m_0 + np.minimum(delta, 0).sum(), -m_0 - np.maximum(delta, 0).sum(), 0.0)
+    proven = chain_cost(least, depth) * (1.0 - (64 + len(x)) * _EPS)
+    method = "closed form: variation of the slope"
     return network, certificate_of(network.penalty(), proven, beta=0.0, loss="squared", method=method, began=began)
 
 
