@@ -234,7 +234,7 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
                 "parallel": (parallel, [Xw.shape[1], *[5] * (depth - 2), 1, K], 50),
             }.items():
                 runs, began = [], time.perf_counter()
-                for rate in (1.0, 0.3):
+                for rate in (3.0, 1.0):
                     for seed in range(seeds):
                         layers = random_layers(widths, seed, branches)
                         curve = sgd(layers, forward, Xw, Y, beta, rate, steps)

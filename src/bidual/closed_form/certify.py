@@ -43,13 +43,13 @@ def certificate_of(
             f"({method}); please report this"
         )
     return Certificate(
-        objective=objective,
-        lower_bound=min(proven, objective),
+        objective=float(objective),
+        lower_bound=float(min(proven, objective)),
         rigorous=True,
         scope=scope,
         method=method,
-        oracle_value=oracle[0],
-        oracle_bound=oracle[1],
+        oracle_value=float(oracle[0]),
+        oracle_bound=float(oracle[1]),
         beta=float(beta),
         loss=loss,
         elapsed=time.perf_counter() - began,
