@@ -188,6 +188,7 @@ def train_linear(
         used = w > 0
         posed = Problem(X[used], None, Y[used], w[used], loss, beta, fit_intercept)
         objective = posed.loss_value(F[used]) + beta * objective
+        proven -= problem.slack(beta, depth)
         if depth == 2:
             V = loss.dual_point(w[used, None] * (Y - F)[used], posed.Y, posed.w, centred=fit_intercept)
             value = float(np.linalg.norm((X[used] - x_mean).T @ V, 2))

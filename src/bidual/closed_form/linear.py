@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bidual._typing import FloatArray
-from bidual.closed_form.scalar import chain_cost, shrink
+from bidual.closed_form.scalar import chain_cost, reach, shrink
 
 #: Singular values that differ by less, relatively, count as equal.
 WHITE = 1e-10
@@ -38,12 +38,15 @@ class LinearProblem:
         Y in the left singular basis.
     constant : float
         Half the squared norm of what no W can fit (001 Prop. 2.1).
+    lost : float
+        Largest singular value of X that counts as zero.
     """
 
     S: FloatArray
     V: FloatArray
     B: FloatArray
     constant: float
+    lost: float
 
     @classmethod
     def of(cls, X: FloatArray, Y: FloatArray) -> LinearProblem:
@@ -51,7 +54,8 @@ class LinearProblem:
         U, S, Vt = np.linalg.svd(X, full_matrices=False)
         r = int((S / S.max(initial=np.finfo(float).tiny) > max(X.shape) * np.finfo(float).eps).sum())
         B = U[:, :r].T @ Y
-        return cls(S[:r, None], Vt[:r].T, B, 0.5 * float(((Y - U[:, :r] @ B) ** 2).sum()))
+        constant = 0.5 * float(((Y - U[:, :r] @ B) ** 2).sum())
+        return cls(S[:r, None], Vt[:r].T, B, constant, float(S[r:].max(initial=0.0)))
 
     @property
     def white(self) -> bool:
@@ -79,7 +83,14 @@ class LinearProblem:
         along = float((R * self.B).sum())
         c_max = beta / max(float(np.linalg.norm(self.S * R, 2)), float(np.finfo(float).tiny))
         c = min(max(along / size, -c_max), c_max)
-        return c * along - 0.5 * c**2 * size + self.constant
+        terms = c * along, -0.5 * c**2 * size, self.constant
+        return sum(terms) - 32 * float(np.finfo(float).eps) * sum(map(abs, terms))
+
+    def slack(self, beta: float, depth: int) -> float:
+        """What the lost singular values of X could gain for any W no worse than zero."""
+        worst = self.loss(0.0 * self.B)
+        change = self.lost * reach(worst, beta, depth)
+        return change * (float(np.sqrt(2.0 * worst)) + 0.5 * change)
 
 
 def separable(problem: LinearProblem, beta: float, depth: int) -> tuple[FloatArray, FloatArray]:
