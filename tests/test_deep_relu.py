@@ -39,6 +39,16 @@ def test_squared_loss_reaches_the_best_parallel_network(depth, n_beta):
     assert est.certificate_.scope == ("global" if depth == 2 else "parallel")
 
 
+@pytest.mark.slow
+def test_dense_networks_of_five_layers_beat_the_best_parallel_ones():
+    # Thm 4.3 is about parallel networks: dense ones pass four classes through fewer than four neurons.
+    X, y, beta = np.eye(4), np.arange(4), 0.03
+    est = DeepReLUClassifier(5, beta).fit(X, y)
+    assert est.certificate_.scope == "parallel"
+    assert train_parallel(X, squared(X), 4, beta, 5, 3, 8, steps=500) >= est.lower_bound_
+    assert train_dense(X, squared(X), 4, beta, 5, 10, relu=True, seeds=6, steps=500) < 0.98 * est.lower_bound_
+
+
 def test_two_layers_are_the_thresholds_of_the_paper():
     X, y, beta = white_rows(1, 10, 12), np.array([0] * 7 + [1] * 3), 1.9
     est = DeepReLUClassifier(2, beta / 10).fit(X, y)

@@ -23,9 +23,9 @@ What is proven, and where the papers say more than holds:
 - All this is for 001's parallel networks, whose branches share nothing but inputs and outputs (a certificate of scope
   "parallel"). A dense network of more than two layers can pass classes through fewer neurons than there are classes,
   and beat them: with 24 rows, 4 classes, L = 5 and :math:`n \beta = .5` the formula has .290416, as have the best
-  parallel networks that Adam finds, and Adam's best dense one .285037; in the setting of 001 Fig. 4 (60 rows, 10 classes,
-  L = 5, :math:`n \beta = .1`) .059335 against .055091 of a dense network by gradient descent with momentum. (001's
-  conclusion leaves dense networks open.)
+  parallel networks that Adam finds, and Adam's best dense one .285037; in the setting of 001 Fig. 4 (60 rows, 10
+  classes, L = 5, :math:`n \beta = .1`) .059335 against .055091 of a dense network by gradient descent with
+  momentum. (001's conclusion leaves dense networks open.)
 """
 
 from __future__ import annotations
