@@ -4,9 +4,17 @@ from bidual.architectures import BatchNorm, TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
-from bidual.estimators import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
+from bidual.collapse import NeuralCollapse, neural_collapse
+from bidual.estimators import (
+    DeepReLUClassifier,
+    LinearNetRegressor,
+    ReLUClassifier,
+    ReLUClassifierCV,
+    ReLURegressor,
+    ReLURegressorCV,
+)
 from bidual.models import Model, load
-from bidual.networks import BatchNormNetwork, GatedNetwork, Network, TwoLayerNetwork
+from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
 from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
@@ -15,10 +23,14 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "DeepNetwork",
+    "DeepReLUClassifier",
     "GatedNetwork",
     "Improved",
+    "LinearNetRegressor",
     "Model",
     "Network",
+    "NeuralCollapse",
     "Patterns",
     "ReLUClassifier",
     "ReLUClassifierCV",
@@ -32,6 +44,7 @@ __all__ = [
     "count_patterns",
     "enumerate_patterns",
     "load",
+    "neural_collapse",
     "polish",
     "sample_patterns",
     "solution_path",

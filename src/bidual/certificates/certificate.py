@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NOT_FINITE = ("inf", "-inf", "nan")
 #: Fields that a file may lack.
 _OPTIONAL = ("n_patterns", "elapsed", "witness", "likely_bound", "rescaled_objective", "evidence")
+#: Networks that a lower bound may speak of, whatever was trained.
+_SCOPES = {"global": "any network", "parallel": "any branches"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Certificate:
         True only if the lower bound holds for every network of the architecture and any width (of scope ``"gates"``:
         every gated network with these gates), proven with floating-point slack accounted for.
     scope : str
-        What the lower bound bounds: ``"global"`` (the best network of any width), ``"patterns"`` (the best network
+        What the lower bound bounds: ``"global"`` (the best network of any width), ``"parallel"`` (the best deep network
+        made of any number of branches that share nothing but inputs and outputs), ``"patterns"`` (the best network
         whose neurons use the activation patterns in use) or ``"gates"`` (the best gated network with the fixed gates
         in use; nothing is said about other gates, or about ReLU networks).
     method : str
@@ -83,7 +86,7 @@ class Certificate:
         return relative_gap(self.objective, self.lower_bound)
 
     def __str__(self) -> str:
-        best = f"lower bound, {'any network' if self.scope == 'global' else f'these {self.scope}'}"
+        best = f"lower bound, {_SCOPES.get(self.scope, f'these {self.scope}')}"
         proof = "proven" if self.rigorous else "not a global proof"
         what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
         lines = [
@@ -107,7 +110,7 @@ class Certificate:
             return "this network does not fit the data: its objective is infinite"
         among = "the best possible network of any width"
         if self.scope != "global":
-            among = f"the best possible network with these {self.scope}"
+            among = f"the best possible network of {_SCOPES.get(self.scope, f'these {self.scope}')}"
         if self.lower_bound <= 0:
             return f"nothing could be {'proven' if self.rigorous else 'found out'} about {among}"
         above = self.objective / self.lower_bound - 1.0

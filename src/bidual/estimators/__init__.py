@@ -2,6 +2,15 @@
 
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
+from bidual.estimators.deep_relu import DeepReLUClassifier
+from bidual.estimators.linear_net import LinearNetRegressor
 from bidual.estimators.regressor import ReLURegressor
 
-__all__ = ["ReLUClassifier", "ReLUClassifierCV", "ReLURegressor", "ReLURegressorCV"]
+__all__ = [
+    "DeepReLUClassifier",
+    "LinearNetRegressor",
+    "ReLUClassifier",
+    "ReLUClassifierCV",
+    "ReLURegressor",
+    "ReLURegressorCV",
+]

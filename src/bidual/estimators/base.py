@@ -8,14 +8,13 @@ from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bidual._typing import Array, FloatArray
 from bidual.activations import ACTIVATIONS
 from bidual.architectures import Architecture, Lift
 from bidual.arrangements import Patterns
-from bidual.certificates import Certificate
+from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
@@ -25,12 +24,10 @@ from bidual.training import Trained, TrainingSet
 Encoded: TypeAlias = tuple[FloatArray, FloatArray, Loss, Array | None]
 
 
-class BaseReLU(BaseEstimator):
+class BaseReLU(Certified):
     """Parameters, validation and training of all estimators of this family."""
 
     loss_: Loss
-    network_: Network
-    certificate_: Certificate
     history_: list[HistoryEntry]
     n_iter_: int
 
@@ -71,35 +68,6 @@ class BaseReLU(BaseEstimator):
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
-
-    # ---- results -------------------------------------------------------------------------------
-
-    @property
-    def objective_(self) -> float:
-        """Regularised training objective of :attr:`network_`, evaluated on the network itself."""
-        return self._certificate().objective
-
-    @property
-    def lower_bound_(self) -> float:
-        """Lower bound on the optimum (see ``certificate_.scope`` for which)."""
-        return self._certificate().lower_bound
-
-    @property
-    def gap_(self) -> float:
-        """``(objective_ - lower_bound_) / objective_``."""
-        return self._certificate().gap
-
-    @property
-    def n_neurons_(self) -> int:
-        """Number of hidden neurons."""
-        self._certificate()
-        return self.network_.n_neurons
-
-    def _certificate(self) -> Certificate:
-        # Properties must look absent, not broken, before fit (hasattr is how scikit-learn asks).
-        if not hasattr(self, "certificate_"):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return self.certificate_
 
     # ---- training ------------------------------------------------------------------------------
 

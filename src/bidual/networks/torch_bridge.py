@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bidual._typing import Array
 
 if TYPE_CHECKING:
     from bidual.networks.batch_norm import BatchNormNetwork
+    from bidual.networks.deep import DeepNetwork
     from bidual.networks.gated import GatedNetwork
     from bidual.networks.two_layer import TwoLayerNetwork
 
@@ -65,6 +67,20 @@ def batch_norm_module(network: BatchNormNetwork, dtype: torch.dtype | None) -> t
         *middle,
         _linear(network.output_weights.T, network.intercept, dtype),
     ).eval()
+
+
+def deep_module(network: DeepNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
+    """``Sequential(Linear, ReLU, ..., Linear)``; a whitening is a first ``Linear``, not to be trained."""
+    dtype = torch.float64 if dtype is None else dtype
+    modules: list[torch.nn.Module] = []
+    if network.whitening is not None or network.whitening_bias is not None:
+        whitening = np.eye(network.n_inputs) if network.whitening is None else network.whitening
+        modules.append(_linear(whitening.T, network.whitening_bias, dtype).requires_grad_(False))
+    for W, b in zip(network.layers, network.biases, strict=True):
+        modules.append(_linear(W.T, b, dtype))
+        if network.activation == "relu":
+            modules.append(torch.nn.ReLU())
+    return torch.nn.Sequential(*(modules[:-1] if network.activation == "relu" else modules))
 
 
 class GatedModule(torch.nn.Module):
@@ -146,3 +162,24 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
         return _linear(weight, None if bias is None else bias.detach().to(torch.float64).numpy(), torch.float64)
 
     return torch.nn.Sequential(linear(weights[0]), torch.nn.ReLU(), linear(weights[1]))
+
+
+def last_layer(module: torch.nn.Module) -> tuple[Callable[[Array], Array], Array]:
+    """What a ``Sequential`` does before its last ``Linear``, as a function of arrays, and the weights ``(m, C)``."""
+    layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
+    if not layers or not isinstance(layers[-1], torch.nn.Linear):
+        raise ValueError(
+            f"expected a torch.nn.Sequential that ends in Linear, got {type(module).__name__}; give the feature map "
+            "as a function instead"
+        )
+    body, last = torch.nn.Sequential(*layers[:-1]), layers[-1]
+    training = module.training
+
+    def features(X: Array) -> Array:
+        module.eval()
+        with torch.no_grad():
+            H = body(torch.as_tensor(X, dtype=last.weight.dtype, device=last.weight.device))
+        module.train(training)
+        return np.asarray(H.to("cpu", torch.float64).numpy())
+
+    return features, last.weight.detach().to("cpu", torch.float64).numpy().T
