@@ -110,7 +110,7 @@ class Certificate:
             return "this network does not fit the data: its objective is infinite"
         among = "the best possible network of any width"
         if self.scope != "global":
-            among = f"the best possible network of {_SCOPES.get(self.scope, f'these {self.scope}')}"
+            among = f"the best possible network ({_SCOPES.get(self.scope, f'these {self.scope}')})"
         if self.lower_bound <= 0:
             return f"nothing could be {'proven' if self.rigorous else 'found out'} about {among}"
         above = self.objective / self.lower_bound - 1.0
