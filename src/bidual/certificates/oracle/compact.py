@@ -225,15 +225,15 @@ def prove(side: Side, x: Array) -> float:
 
 
 def _best_mu(Q: FloatArray, b: FloatArray) -> float:
-    r"""A minimiser of :math:`\mu + b^T (\mu I - Q)^{-1} b / 4` over :math:`\mu > \max(\lambda_{\max}(Q), 0)`."""
+    r"""A minimiser of :math:`\mu + b^T (\mu I - Q)^{-1} b / 4` over :math:`\mu > \max(\lambda_{\max}(Q), 0)`, nearly."""
     values, vectors = np.linalg.eigh(Q)
     beta = (0.5 * (vectors.T @ b)) ** 2
     floor = max(float(values[-1]), 0.0)
-    # N(mu) = sum beta / (mu - values)^2 = 1 lies between floor and floor + norm(b)/2
-    low, high = floor, floor + float(np.sqrt(beta.sum())) * (1.0 + 1e-12) + np.finfo(float).tiny
-    for _ in range(48):
-        mu = 0.5 * (low + high)
-        with np.errstate(divide="ignore", over="ignore"):
-            N = float((beta / (mu - values) ** 2).sum())
-        low, high = (mu, high) if N > 1.0 else (low, mu)
-    return high
+    size = float(np.sqrt(beta.sum())) + np.finfo(float).tiny  # the minimiser is no further away
+    grid = np.logspace(-13, 0, 50)
+    for _ in range(3):  # ever finer around the best
+        mu = floor + size * grid
+        best = int(np.argmin(mu + (beta / (mu[:, None] - values)).sum(axis=1)))
+        step = grid[1] / grid[0]
+        grid = grid[best] * np.logspace(-1, 1, 50, base=step)
+    return float(mu[best])
