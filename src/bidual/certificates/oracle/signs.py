@@ -75,7 +75,7 @@ class SignTree:
         A leaf without a row to branch on is relaxed more carefully. None says that nothing helps any more.
         """
         node = self.worst
-        x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt
+        x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt(node.side)
         row = int(np.argmax(doubt))
         if doubt[row] <= 0.0:
             again = relax(node.side, x, ((1e-4, 3e-4), (1e-6, 3e-6)), enough, 300, 1e-8)
