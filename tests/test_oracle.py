@@ -21,7 +21,7 @@ from bidual.problem import Problem
 from bidual.solvers.adaptive.pricing import Pricer
 
 seeds = st.integers(0, 2**31)
-some = settings(max_examples=30, deadline=None, derandomize=True)
+some = settings(max_examples=15, deadline=None, derandomize=True)
 SEARCHES = ["cones", "compact", "signs"]
 
 
@@ -64,7 +64,7 @@ KINDS = ["gaussian", "integer", "duplicates", "opposites", "zeros", "rank defici
 
 
 def quick(problem, V, method, **options):
-    return bound_oracle(problem, V, method=method, deadline=time.perf_counter() + 0.03, **options)
+    return bound_oracle(problem, V, method=method, deadline=time.perf_counter() + 0.02, **options)
 
 
 # ---- safety ------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_the_compact_bound_is_the_semidefinite_relaxation(seed):
 
 
 def test_branching_on_signs_closes_the_gap():
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(4)
     problem, V = problem_of(rng.standard_normal((25, 4))), rng.standard_normal((25, 1))
     root = bound_oracle(problem, V, method="compact", rtol=1e-3)
     found = bound_oracle(problem, V, method="signs", rtol=1e-3, deadline=time.perf_counter() + 20)

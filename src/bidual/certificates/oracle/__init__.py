@@ -27,10 +27,20 @@ from bidual.arrangements import few_patterns
 from bidual.certificates.oracle.base import DualConstraint, OracleBound, Proof
 from bidual.certificates.oracle.cones import ConeProof, ConeSearch
 from bidual.certificates.oracle.exact import NormProof, PatternProof, exact_bound
+from bidual.certificates.oracle.joint import relaxed_dual
 from bidual.certificates.oracle.outputs import RelaxationProof, RelaxationSearch
 from bidual.problem import Problem
 
-__all__ = ["METHODS", "DualConstraint", "OracleBound", "Proof", "bound_oracle", "proof_from_dict", "proof_to_dict"]
+__all__ = [
+    "METHODS",
+    "DualConstraint",
+    "OracleBound",
+    "Proof",
+    "bound_oracle",
+    "proof_from_dict",
+    "proof_to_dict",
+    "relaxed_dual",
+]
 
 #: Up to this rank the search over cones beats the relaxation.
 _CONE_RANK = 6
@@ -168,7 +178,7 @@ def bound_oracle(
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
     constraint = DualConstraint.at(problem, V)
-    u = _start(constraint, incumbent)
+    u = constraint.start(incumbent)
     if not len(constraint.X):
         answer = _Answer(NormProof().evaluate(constraint), u, "no row carries weight", NormProof())
     else:
@@ -180,23 +190,6 @@ def bound_oracle(
     witness = witness / size if size > 0 else witness
     value = float(np.linalg.norm(problem.spread(V).T @ np.maximum(problem.M @ witness, 0.0)))
     return OracleBound(value, answer.bound, witness, answer.method, answer.proof)
-
-
-def _start(constraint: DualConstraint, incumbent: FloatArray | None) -> FloatArray:
-    """The best direction after an ascent from the incumbents, or from axes and rows."""
-    p, r = constraint.basis.shape
-    starts = np.vstack([np.eye(r), -np.eye(r)])
-    if len(constraint.X):
-        weight = np.linalg.norm(constraint.G, axis=1) * constraint.row_norms
-        rows = constraint.X[np.argsort(-weight)[:10]]
-        starts = np.vstack([starts[: 2 * min(r, 10)], rows, -rows])
-    if incumbent is not None:
-        given = np.atleast_2d(np.asarray(incumbent, dtype=np.float64))
-        if given.shape[1] != p or not np.isfinite(given).all():
-            raise ValueError(f"incumbent must hold finite directions with {p} coordinates, got shape {given.shape}")
-        starts = np.vstack([given @ constraint.basis, starts])
-    best = max(starts, key=constraint.value, default=np.zeros(r))
-    return max([best, *(constraint.ascend(u) for u in starts)], key=constraint.value)
 
 
 _PROOFS: dict[str, type[Proof]] = {cls.kind: cls for cls in (ConeProof, NormProof, PatternProof, RelaxationProof)}

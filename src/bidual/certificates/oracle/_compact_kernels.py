@@ -17,26 +17,26 @@ def _invert(A, inverse):  # type: ignore[no-untyped-def]
     """Inverse and log-determinant of a positive definite matrix, which is overwritten; False if it is not."""
     d = A.shape[0]
     logdet = 0.0
-    for j in range(d):
-        for k in range(j):
-            t = A[j, k]
-            for i in range(j, d):
-                A[i, j] -= A[i, k] * t
-        if not A[j, j] > 1e-300:
-            return False, 0.0
-        root = np.sqrt(A[j, j])
-        logdet += 2.0 * np.log(root)
-        for i in range(j, d):
-            A[i, j] /= root
-    # columns of L^-1 in the lower triangle, then L^-T L^-1
+    for i in range(d):
+        for j in range(i + 1):
+            s = A[i, j]
+            for k in range(j):
+                s -= A[i, k] * A[j, k]
+            if j < i:
+                A[i, j] = s / A[j, j]
+            elif s > 1e-300:
+                A[i, i] = np.sqrt(s)
+                logdet += np.log(s)
+            else:
+                return False, 0.0
+    # the inverse of the factor, row by row, then L^-T L^-1
     L = np.zeros((d, d))
-    for j in range(d):
-        L[j, j] = 1.0 / A[j, j]
-        for i in range(j + 1, d):
-            s = 0.0
-            for k in range(j, i):
-                s -= A[i, k] * L[k, j]
-            L[i, j] = s / A[i, i]
+    for i in range(d):
+        for k in range(i):
+            t = A[i, k] / A[i, i]
+            for j in range(k + 1):
+                L[i, j] -= t * L[k, j]
+        L[i, i] = 1.0 / A[i, i]
     inverse[:, :] = np.dot(L.T, L)
     return True, logdet
 

@@ -21,6 +21,8 @@ import numpy as np
 from bidual._typing import FloatArray
 from bidual.problem import Problem
 
+#: Directions improved by an ascent before the search begins.
+_STARTS = 12
 #: Every bound is raised by this much, relative to itself, on top of the slack of the rows.
 INFLATION = 1e-10
 
@@ -100,6 +102,21 @@ class DualConstraint:
     def safe(self, bound: float) -> float:
         """A bound in exact arithmetic on ``X`` as a bound on the constraint itself."""
         return float(bound * (1.0 + INFLATION) + self.slack)
+
+    def start(self, incumbent: FloatArray | None = None) -> FloatArray:
+        """A good direction: ascents from the best of ``incumbent`` (in the coordinates of M), axes and rows."""
+        p, r = self.basis.shape
+        heaviest = np.argsort(-np.linalg.norm(self.G, axis=1) * self.row_norms)[:10]
+        axes, rows = np.eye(r)[:10], self.X[heaviest]
+        starts = np.vstack([axes, -axes, rows, -rows])
+        if incumbent is not None:
+            given = np.atleast_2d(np.asarray(incumbent, dtype=np.float64))
+            if given.shape[1] != p or not np.isfinite(given).all():
+                raise ValueError(f"incumbent must hold finite directions with {p} coordinates, got shape {given.shape}")
+            starts = np.vstack([given @ self.basis, starts])
+        values = [self.value(u) for u in starts]
+        best = starts[np.argsort(values)[::-1][:_STARTS]]
+        return max((self.ascend(u) for u in best), key=self.value, default=np.zeros(r))
 
     def ascend(self, u: FloatArray, steps: int = 30) -> FloatArray:
         """A better direction near ``u``, by steps along the gradient that are shortened when they fail."""

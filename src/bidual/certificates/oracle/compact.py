@@ -94,7 +94,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """Multipliers of the relaxation of a :class:`Side`, and what they say.
+    r"""Multipliers of the relaxation of a :class:`Side`, and what they say.
 
     Attributes
     ----------
@@ -104,15 +104,31 @@ class Relaxed:
     bound : float
         The bound that they prove, see :func:`prove`.
     u : ndarray, shape (r,)
-        The direction at which the relaxed function is largest.
-    doubt : ndarray, shape (N,)
-        By how much each row is overestimated at the optimum of the relaxation: where to branch.
+        The (mean) direction at which the relaxed function is largest.
+    U : ndarray, shape (r, r)
+        Its second moments, :math:`U \succeq u u^T` of trace one.
     """
 
     x: Array
     bound: float
     u: FloatArray
-    doubt: FloatArray
+    U: FloatArray
+
+    def neuron(self, X: FloatArray, v: FloatArray) -> FloatArray:
+        r"""Outputs of the relaxed neuron on rows with weights v.
+
+        :math:`\tfrac12 (t_i + r_i)` with the largest :math:`r_i` that the relaxation allows where v is positive,
+        :math:`\sqrt{x_i^T U x_i}`, and the smallest elsewhere, :math:`\max(|t_i|, x_i^T U x_i / \|x_i\|)`.
+        """
+        t = X @ self.u
+        q = np.maximum(np.einsum("ij,ij->i", X @ self.U, X), 0.0)
+        norms = np.maximum(np.linalg.norm(X, axis=1), np.finfo(float).tiny)
+        return 0.5 * (t + np.where(v > 0, np.sqrt(q), np.maximum(np.abs(t), q / norms)))
+
+    def doubt(self, side: Side) -> FloatArray:
+        """By how much each row of unknown sign and positive weight is overestimated: where to branch."""
+        rows = np.where((side.signs == 0) & (side.w > 0), side.w, 0.0)
+        return rows * (self.neuron(side.X, side.w) - np.maximum(side.X @ self.u, 0.0))
 
 
 def relax(
@@ -155,10 +171,7 @@ def relax(
         if bound * side.scale <= enough:
             break
     kept = np.clip(x, -_RANGE, _RANGE).astype(np.float32)
-    doubt = np.zeros(len(side.w))
-    spread = np.einsum("ij,ij->i", X[: len(plus)] @ U, X[: len(plus)])
-    doubt[plus] = w[: len(plus)] * (np.sqrt(np.maximum(spread, 0.0)) - np.abs(X[: len(plus)] @ u))
-    return Relaxed(kept, prove(side, kept), u, doubt)
+    return Relaxed(kept, prove(side, kept), u, U)
 
 
 def inherit(side: Side, x: FloatArray, row: int) -> FloatArray:
@@ -225,15 +238,16 @@ def prove(side: Side, x: Array) -> float:
 
 
 def _best_mu(Q: FloatArray, b: FloatArray) -> float:
-    r"""A minimiser of :math:`\mu + b^T (\mu I - Q)^{-1} b / 4` over :math:`\mu > \max(\lambda_{\max}(Q), 0)`."""
+    r"""Nearly a minimiser of :math:`\mu + b^T (\mu I - Q)^{-1} b / 4` over :math:`\mu > \max(\lambda_{\max}(Q), 0)`."""
     values, vectors = np.linalg.eigh(Q)
     beta = (0.5 * (vectors.T @ b)) ** 2
     floor = max(float(values[-1]), 0.0)
-    # N(mu) = sum beta / (mu - values)^2 = 1 lies between floor and floor + norm(b)/2
-    low, high = floor, floor + float(np.sqrt(beta.sum())) * (1.0 + 1e-12) + np.finfo(float).tiny
-    for _ in range(48):
-        mu = 0.5 * (low + high)
-        with np.errstate(divide="ignore", over="ignore"):
-            N = float((beta / (mu - values) ** 2).sum())
-        low, high = (mu, high) if N > 1.0 else (low, mu)
-    return high
+    tiny = np.finfo(float).eps * floor + np.finfo(float).tiny
+    size = float(np.sqrt(beta.sum())) + tiny  # the minimiser is no further away
+    grid = np.logspace(-13, 0, 50)
+    for _ in range(3):  # ever finer around the best
+        mu = floor + size * grid
+        best = int(np.argmin(mu + (beta / np.maximum(mu[:, None] - values, tiny)).sum(axis=1)))
+        step = grid[1] / grid[0]
+        grid = grid[best] * np.logspace(-1, 1, 50, base=step)
+    return float(mu[best])

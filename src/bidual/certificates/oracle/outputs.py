@@ -22,6 +22,8 @@ from bidual.certificates.oracle.signs import SignTree, tree_bound
 
 #: Up to so many outputs the cones are refined; beyond, the axes bound the norm.
 _REFINED = 5
+#: Directions with less than this share of the best value are not improved.
+_HOPE = 0.8
 #: Cones of outputs are halved as long as the cosine of their longest edge is smaller.
 _NARROW = 0.93
 
@@ -187,6 +189,9 @@ class RelaxationSearch:
             self._look(self.trees[-1].root.relaxed.u)
 
     def _look(self, u: FloatArray) -> None:
+        """Try to improve on the best direction from ``u``, if it is worth a try."""
+        if self.constraint.value(u) < _HOPE * self.value:
+            return
         u = self.constraint.ascend(u, 15)
         value = self.constraint.value(u)
         if value > self.value:

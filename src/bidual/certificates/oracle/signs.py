@@ -70,12 +70,12 @@ class SignTree:
         return max(self.worst.relaxed.bound, 0.0)
 
     def branch(self, enough: float) -> FloatArray | None:
-        """Halve the worst leaf; the maximiser of the relaxation in the better half.
+        """Halve the worst leaf; the maximiser of the relaxation in the worse half.
 
-        A leaf without a row to branch on is relaxed more carefully; None says that this no longer helps.
+        A leaf without a row to branch on is relaxed more carefully. None says that nothing helps any more.
         """
         node = self.worst
-        x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt
+        x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt(node.side)
         row = int(np.argmax(doubt))
         if doubt[row] <= 0.0:
             again = relax(node.side, x, ((1e-4, 3e-4), (1e-6, 3e-6)), enough, 300, 1e-8)
@@ -89,14 +89,20 @@ class SignTree:
 
         def solve(sign: int) -> Node:
             side = node.side.where(row, sign)
-            return Node(side, relax(side, x, STAGES[-1:], enough, _STEPS))
+            relaxed = relax(side, x, STAGES[-1:], enough, _STEPS)
+            if relaxed.bound > node.relaxed.bound:  # the start was a bad one
+                relaxed = min(relaxed, relax(side, enough=enough), key=lambda r: r.bound)
+            return Node(side, relaxed)
 
-        node.row = row
-        node.halves = tuple(threads().map(solve, (1, -1)))
+        halves = tuple(threads().map(solve, (1, -1)))
+        worse = max(halves, key=lambda half: half.relaxed.bound).relaxed
+        if worse.bound > node.relaxed.bound:  # a leaf must not be replaced by something worse
+            return None
+        node.row, node.halves = row, halves
         heapq.heappop(self._open)
-        for half in node.halves:
+        for half in halves:
             self._push(half)
-        return max(node.halves, key=lambda half: half.relaxed.bound).relaxed.u
+        return worse.u
 
     def rows(self) -> list[int]:
         """The rows at which nodes are halved, from the root down and left to right; -1 for leaves."""
