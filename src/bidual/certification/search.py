@@ -11,6 +11,7 @@ import numpy as np
 from bidual._typing import FloatArray
 from bidual.certificates import Certificate, DualBound, lower_bound, relative_gap
 from bidual.certificates.oracle import OracleBound, bound_oracle
+from bidual.certificates.oracle.joint import relaxed_dual
 from bidual.certification.case import Case
 from bidual.networks import Network
 from bidual.problem import Neurons, Problem
@@ -71,11 +72,15 @@ class Search:
         self.say("local search, not proven", self.likely.value)
 
     def dual_points(self) -> Iterator[FloatArray]:
-        """The most promising first."""
+        """The most promising first; where the relaxation stays loose, one that suits it."""
         p = self.case.problem
         assert self.better is not None
+        yield self.better.bound.V
+        if p.n_outputs == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs"):
+            now = time.perf_counter()
+            yield relaxed_dual(p, self.better.bound.V, deadline=now + 0.4 * (self.deadline - now))
         own = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
-        yield from (self.better.bound.V, own, 0.5 * (own + self.better.bound.V))
+        yield from (own, 0.5 * (own + self.better.bound.V))
 
     def prove(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
@@ -90,8 +95,7 @@ class Search:
             now = time.perf_counter()
             if self.dual is not None and (self.gap <= self.tol or now >= self.deadline):
                 break
-            # most of the time for the first: it is nearly always the best
-            until = now + 0.7 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
+            until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
             target = sufficient(p, V, (1.0 - self.tol) * self.objective)
             oracle = bound_oracle(
                 p, V, method=self.method, target=target, rtol=0.1 * self.tol, deadline=until, incumbent=incumbents
