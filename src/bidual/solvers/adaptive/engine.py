@@ -279,8 +279,7 @@ class _Engine:
         for k in range(1, max_iter + 1):
             before = self.objective
             neurons = self.move(neurons, delta)
-            self.offer(neurons)
-            self.note()
+            self.watch(neurons)
             neurons = merged(p, neurons, 0.02 * self.resolution * self.objective)
             neurons = self.correct_and_price(neurons, 6 if p.n_outputs == 1 else 2)
             if self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
@@ -309,8 +308,7 @@ class _Engine:
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
             flow.run(200, 0.01 * self.resolution, self.deadline)
-            U, signs, b = flow.result()
-            return Neurons(U, signs[:, None], np.array([b]))
+            return flow.neurons()
         newton = SmoothedNewton(p, self.loss)
         return newton.run(neurons, delta, 6, 0.05 * self.resolution * self.objective, deadline=self.deadline)[0]
 
@@ -337,7 +335,13 @@ class _Engine:
         scale = output_scale(p)
         if p.n_outputs > 1:
             return pair_start(p, self.loss, b, self.rng, scale=scale, deadline=self.deadline)
-        return fast_start(p, self.loss, b, self.rng, tol=1e-3, deadline=self.deadline)
+        start = fast_start(p, self.loss, b, self.rng, tol=1e-3, deadline=self.deadline, watch=self.watch)
+        return merged(p, start, 0.02 * self.resolution * self.objective)
+
+    def watch(self, neurons: Neurons) -> None:
+        """Keep and note a network on the way."""
+        self.offer(neurons)
+        self.note()
 
 
 def run(problem: Problem, options: Options) -> Solution:

@@ -13,6 +13,7 @@ With several outputs neurons are pairs :math:`(u_k, a_k)` with the smooth penalt
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -90,8 +91,13 @@ class ProximalGradient:
         self._direction = P
         self.L = max(self.L, 1.02 * size * self.loss.lipschitz, 1e-30)
 
-    def run(self, iterations: int, tol: float, deadline: float = np.inf) -> float:
-        """At most ``iterations`` steps, until 50 of them gain less than ``tol`` relative; returns the objective."""
+    def run(
+        self, iterations: int, tol: float, deadline: float = np.inf, watch: Callable[[Neurons], None] | None = None
+    ) -> float:
+        """At most ``iterations`` steps, until 50 of them gain less than ``tol`` relative; returns the objective.
+
+        ``watch`` is shown the neurons every 50 steps.
+        """
         free = self.problem.fit_intercept
         W, b = self.W, self.intercept
         Q, q = W, b
@@ -101,6 +107,9 @@ class ProximalGradient:
             Z, F = self.forward(Q, q)
             if k % 50 == 0:
                 value = self.objective(F, Q)
+                if watch is not None and k:
+                    self.W, self.intercept = W, b
+                    watch(self.neurons())
                 if not value < last * (1.0 - tol) or time.perf_counter() > deadline:
                     break
                 last = value
@@ -123,10 +132,11 @@ class ProximalGradient:
         self.W, self.intercept = W, b
         return value
 
-    def result(self) -> tuple[FloatArray, FloatArray, float]:
-        """Neurons that are not zero, their signs and the intercept, in the problem's units."""
+    def neurons(self) -> Neurons:
+        """The neurons that are not zero, in the problem's units."""
         alive = (self.W != 0).any(axis=1)
-        return self.W[alive].astype(np.float64) / self.unit, self.signs[alive].astype(np.float64), self.intercept
+        W, signs = self.W[alive].astype(np.float64), self.signs[alive].astype(np.float64)
+        return Neurons(W / self.unit, signs[:, None], np.array([self.intercept]))
 
 
 def fast_start(
@@ -139,6 +149,7 @@ def fast_start(
     iterations: int = 2000,
     tol: float = 1e-4,
     deadline: float = np.inf,
+    watch: Callable[[Neurons], None] | None = None,
 ) -> Neurons:
     """A good network from scratch (reduced coordinates, one output)."""
     X = problem.reduced
@@ -147,6 +158,5 @@ def fast_start(
     W = rng.standard_normal((width, r)) / np.sqrt(r) * 0.3 / np.sqrt(width) * output_scale(problem) / unit
     signs = np.where(np.arange(width) % 2 == 0, 1.0, -1.0)
     solver = ProximalGradient(problem, loss, W, signs, float(intercept[0]))
-    solver.run(iterations, tol, deadline)
-    W, signs, b = solver.result()
-    return Neurons(W, signs[:, None], np.array([b]))
+    solver.run(iterations, tol, deadline, watch)
+    return solver.neurons()
