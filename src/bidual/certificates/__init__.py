@@ -1,7 +1,7 @@
 """Certificates and the bounds behind them. They know nothing of how a network was trained."""
 
 from bidual.certificates.certificate import Certificate, relative_gap
-from bidual.certificates.dual import DualBound, lower_bound
+from bidual.certificates.dual import DualBound, lower_bound, sufficient
 from bidual.certificates.normalised import NormalisedBounds, WhiteBlocks
 from bidual.certificates.patterns import ConeBounds, certify_patterns, pattern_bound, slack, spectral_bound
 
@@ -17,4 +17,5 @@ __all__ = [
     "relative_gap",
     "slack",
     "spectral_bound",
+    "sufficient",
 ]

@@ -65,6 +65,26 @@ def lower_bound(problem: Problem, V: FloatArray, oracle_value: float, oracle_bou
     return DualBound(value(best), best * V, oracle_value, oracle_bound)
 
 
+def sufficient(problem: Problem, V: FloatArray, goal: float) -> float | None:
+    """The largest bound on the dual constraint at ``V`` with which its lower bound still reaches ``goal``."""
+
+    def reaches(g: float) -> bool:
+        return lower_bound(problem, V, g, g).value >= goal
+
+    # g is at least this: the value at the best single row
+    low = float((np.linalg.norm(problem.spread(V), axis=1) * problem.row_norms).max(initial=0.0)) * 1e-3
+    if low <= 0 or not reaches(low):
+        return None
+    high = low
+    while reaches(2.0 * high) and high < 1e300:
+        high *= 2.0
+    low, high = high, 2.0 * high
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if reaches(middle) else (low, middle)
+    return low
+
+
 def _rounding(problem: Problem, V: FloatArray) -> float:
     """What floating point may have added to the dual value: a few units of all terms summed up."""
     rows = problem.loss.row_conjugates(-V / problem.w[:, None], problem.Y)

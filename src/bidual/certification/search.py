@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bidual._typing import FloatArray
-from bidual.certificates import Certificate, DualBound, lower_bound, relative_gap
+from bidual.certificates import Certificate, DualBound, lower_bound, relative_gap, sufficient
 from bidual.certificates.oracle import OracleBound, bound_oracle
 from bidual.certificates.oracle.joint import relaxed_dual
 from bidual.certification.case import Case
 from bidual.networks import Network
-from bidual.problem import Neurons, Problem
+from bidual.problem import Neurons
 from bidual.solvers import Options, Solution, solve_adaptive
 from bidual.solvers.adaptive.pricing import Pricer
 
@@ -143,23 +143,3 @@ class Search:
             rescaled_objective=case.rescaled_objective() if given else None,
             evidence=evidence,
         )
-
-
-def sufficient(problem: Problem, V: FloatArray, goal: float) -> float | None:
-    """The largest bound on the dual constraint at ``V`` with which its lower bound still reaches ``goal``."""
-
-    def reaches(g: float) -> bool:
-        return lower_bound(problem, V, g, g).value >= goal
-
-    # g is at least this: the value at the best single row
-    low = float((np.linalg.norm(problem.spread(V), axis=1) * problem.row_norms).max(initial=0.0)) * 1e-3
-    if low <= 0 or not reaches(low):
-        return None
-    high = low
-    while reaches(2.0 * high) and high < 1e300:
-        high *= 2.0
-    low, high = high, 2.0 * high
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if reaches(middle) else (low, middle)
-    return low

@@ -18,6 +18,7 @@ from bidual.solvers.conic import ConicResult, FiniteProgram
 from bidual.solvers.interrupt import InterruptFlag
 from bidual.solvers.newton_conic import newton
 from bidual.solvers.reduce import reduce_neurons
+from bidual.solvers.several import solve_several
 
 #: Patterns drawn when the user does not say how many.
 DEFAULT_PATTERNS = 100
@@ -53,7 +54,12 @@ def cone_bounds(problem: Problem, patterns: Patterns) -> ConeBounds:
 
 
 def solve_exact(problem: Problem, options: Options) -> Solution:
-    """Enumerate every activation pattern and solve the convex program of 003 eq. 8: the global optimum."""
+    """Enumerate every activation pattern and solve the convex program of 003 eq. 8: the global optimum.
+
+    With several outputs there is no such program (000 Theorem 2.3); see :mod:`bidual.solvers.several`.
+    """
+    if problem.n_outputs > 1 and problem.loss.finite:
+        return solve_several(problem, options)
     began = time.perf_counter()
     patterns = enumerate_patterns(problem.relu_inputs)
     return solve_finite(problem, patterns, options, began)

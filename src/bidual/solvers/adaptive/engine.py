@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from bidual._typing import FloatArray
 from bidual.arrangements import few_patterns
 from bidual.certificates import DualBound, certify_patterns, lower_bound, relative_gap
+from bidual.certificates.proving import prove
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adaptive.conic_corrective import corrected_conic
@@ -383,11 +384,14 @@ def run(problem: Problem, options: Options) -> Solution:
     bound, proven = engine.dual, None
     method = "local search, audited" if audited else "local search"
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
-    if patterns is not None:
-        proven = certify_patterns(problem, patterns, engine.V)
-        # With several outputs the proven bound is the weaker, spectral one: worth having if it closes the gap.
-        if problem.n_outputs == 1 or relative_gap(engine.objective, proven.value) <= options.tol:
-            bound, method = proven, f"all {len(patterns)} activation patterns"
+    if patterns is not None and problem.n_outputs == 1:
+        bound = proven = certify_patterns(problem, patterns, engine.V)
+        method = f"all {len(patterns)} activation patterns"
+    elif patterns is not None:
+        until = time.perf_counter() + max(1.0, 0.5 * (time.perf_counter() - began))
+        proven, how = prove(problem, engine.V, neurons, options.tol, until)
+        if relative_gap(engine.objective, proven.value) <= options.tol:
+            bound, method = proven, how
     engine.history.append(
         HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
     )
