@@ -69,7 +69,7 @@ class Cover:
 
     def bounds(self, g: FloatArray) -> FloatArray:
         """Bounds on every cone from those at the directions; a single one if there are too many outputs."""
-        from bidual.certificates.oracle._cone_kernels import conic_bounds
+        from bidual.certificates.oracle._conic_kernels import conic_bounds
 
         g = np.maximum(g, 0.0)
         if not len(self.cones):

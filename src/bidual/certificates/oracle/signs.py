@@ -20,6 +20,8 @@ from bidual.certificates.oracle.compact import STAGES, Relaxed, Side, inherit, p
 
 #: Steps of the minimisation in a half, which starts from the multipliers of the whole.
 _STEPS = 30
+#: Less smoothing than usual, where nothing else helps.
+_FINE = ((1e-4, 3e-4), (1e-6, 3e-6))
 
 
 @dataclass(eq=False)
@@ -78,7 +80,7 @@ class SignTree:
         x, doubt = node.relaxed.x.astype(np.float64), node.relaxed.doubt(node.side)
         row = int(np.argmax(doubt))
         if doubt[row] <= 0.0:
-            again = relax(node.side, x, ((1e-4, 3e-4), (1e-6, 3e-6)), enough, 300, 1e-8)
+            again = relax(node.side, x, _FINE, enough, 300, 1e-8)
             if again.bound > node.relaxed.bound * (1.0 - 1e-6):
                 return None
             heapq.heappop(self._open)
@@ -90,8 +92,8 @@ class SignTree:
         def solve(sign: int) -> Node:
             side = node.side.where(row, sign)
             relaxed = relax(side, x, STAGES[-1:], enough, _STEPS)
-            if relaxed.bound > node.relaxed.bound:  # the start was a bad one
-                relaxed = min(relaxed, relax(side, enough=enough), key=lambda r: r.bound)
+            if relaxed.bound > node.relaxed.bound:  # a bad start, or the smoothing hides the difference
+                relaxed = min(relaxed, relax(side, None, (*STAGES, *_FINE), enough), key=lambda r: r.bound)
             return Node(side, relaxed)
 
         halves = tuple(threads().map(solve, (1, -1)))
