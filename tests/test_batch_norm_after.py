@@ -134,6 +134,7 @@ def test_pricing_finds_the_patterns_that_enumeration_knows(bias, monkeypatch):
     monkeypatch.setattr(generation, "PROOF_PATTERNS", 0)
     priced = ReLURegressor(0.01, **options).fit(X, y)
     assert priced.objective_ == pytest.approx(exact.objective_, rel=2e-4)
+    assert priced.lower_bound_ <= exact.objective_ * (1 + 1e-6)
     assert not priced.certificate_.rigorous
     assert "local search" in priced.certificate_.method
 
