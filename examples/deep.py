@@ -238,7 +238,9 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
                     for seed in range(seeds):
                         layers = random_layers(widths, seed, branches)
                         curve = sgd(layers, forward, Xw, Y, beta, rate, steps)
-                        ax.plot(np.clip(curve, 0.0, 10.0), color="C1" if kind == "dense" else "C2", lw=0.8)
+                        label = f"SGD, {kind}" if not runs else None
+                        color = {"dense": "C1", "parallel": "C2"}[kind]
+                        ax.plot(np.clip(curve, 0.0, 10.0), color=color, lw=0.8, label=label)
                         with torch.no_grad():
                             scores = forward(layers, torch.as_tensor(Xw_test)).numpy()
                         runs.append((curve[-1], float((scores.argmax(axis=1) == y_test).mean())))
