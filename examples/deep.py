@@ -219,9 +219,12 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
     print(
         f"Whitened rows, (n, d) = ({n}, {d}), {K} classes, beta = {n_beta} / n, best of {2 * seeds} runs (001 Fig. 4)"
     )
-    print("  data      L  formula    gap      time | dense SGD  accuracy  time | parallel SGD  time | formula accuracy")
+    print(
+        "  data       L  formula    gap    time  | dense SGD  accuracy  time | parallel SGD  time | formula accuracy"
+    )
     for row, name in enumerate(names):
         X, y, X_test, y_test = images(folder, name, K, n, d)
+        name = name if folder is not None and (folder / f"{name}.npz").exists() else "synthetic"
         white = Whitening.of(X)
         Xw, Xw_test, Y = white.apply(X), white.apply(X_test), np.eye(K)[y]
         for column, depth in enumerate((3, 4, 5)):
@@ -250,7 +253,7 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
             ax.set(title=f"{name}, L = {depth}", yscale="log", ylim=(0.5 * est.objective_, 1.0))
             (value, accuracy, seconds), (branch_value, _, branch_seconds) = results["dense"], results["parallel"]
             print(
-                f"  {name:<8} {depth}  {est.objective_:.7f}  {est.gap_:.0e}  {taken:.3f} | {value:.7f}  {accuracy:.3f}"
+                f"  {name:<9} {depth}  {est.objective_:.7f}  {est.gap_:.0e}  {taken:.3f} | {value:.7f}  {accuracy:.3f}"
                 f"   {seconds:5.1f} | {branch_value:.7f}   {branch_seconds:5.1f} | {est.score(X_test, y_test):.3f}",
                 flush=True,
             )
