@@ -219,9 +219,7 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
     print(
         f"Whitened rows, (n, d) = ({n}, {d}), {K} classes, beta = {n_beta} / n, best of {2 * seeds} runs (001 Fig. 4)"
     )
-    print(
-        "  data       L  formula    gap    time  | dense SGD  accuracy  time | parallel SGD  time | formula accuracy"
-    )
+    print("  data       L  formula    gap    time  | dense SGD  accuracy  time | parallel SGD  time | formula accuracy")
     for row, name in enumerate(names):
         X, y, X_test, y_test = images(folder, name, K, n, d)
         name = name if folder is not None and (folder / f"{name}.npz").exists() else "synthetic"
