@@ -219,9 +219,10 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
     print(
         f"Whitened rows, (n, d) = ({n}, {d}), {K} classes, beta = {n_beta} / n, best of {2 * seeds} runs (001 Fig. 4)"
     )
-    print("  data      L  formula    gap      time | dense SGD  accuracy  time | parallel SGD  time | formula accuracy")
+    print("  data       L  formula    gap    time  | dense SGD  accuracy  time | parallel SGD  time | formula accuracy")
     for row, name in enumerate(names):
         X, y, X_test, y_test = images(folder, name, K, n, d)
+        name = name if folder is not None and (folder / f"{name}.npz").exists() else "synthetic"
         white = Whitening.of(X)
         Xw, Xw_test, Y = white.apply(X), white.apply(X_test), np.eye(K)[y]
         for column, depth in enumerate((3, 4, 5)):
@@ -238,7 +239,9 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
                     for seed in range(seeds):
                         layers = random_layers(widths, seed, branches)
                         curve = sgd(layers, forward, Xw, Y, beta, rate, steps)
-                        ax.plot(np.clip(curve, 0.0, 10.0), color="C1" if kind == "dense" else "C2", lw=0.8)
+                        label = f"SGD, {kind}" if not runs else None
+                        color = {"dense": "C1", "parallel": "C2"}[kind]
+                        ax.plot(np.clip(curve, 0.0, 10.0), color=color, lw=0.8, label=label)
                         with torch.no_grad():
                             scores = forward(layers, torch.as_tensor(Xw_test)).numpy()
                         runs.append((curve[-1], float((scores.argmax(axis=1) == y_test).mean())))
@@ -248,7 +251,7 @@ def whitened_classes(out: Path, folder: Path | None, steps: int, seeds: int, n_b
             ax.set(title=f"{name}, L = {depth}", yscale="log", ylim=(0.5 * est.objective_, 1.0))
             (value, accuracy, seconds), (branch_value, _, branch_seconds) = results["dense"], results["parallel"]
             print(
-                f"  {name:<8} {depth}  {est.objective_:.7f}  {est.gap_:.0e}  {taken:.3f} | {value:.7f}  {accuracy:.3f}"
+                f"  {name:<9} {depth}  {est.objective_:.7f}  {est.gap_:.0e}  {taken:.3f} | {value:.7f}  {accuracy:.3f}"
                 f"   {seconds:5.1f} | {branch_value:.7f}   {branch_seconds:5.1f} | {est.score(X_test, y_test):.3f}",
                 flush=True,
             )

@@ -14,6 +14,7 @@ from tests.helpers import gap_may_stay_open
 
 from bidual import DeepNetwork, DeepReLUClassifier, ReLUClassifier, load
 from bidual.closed_form.deep_relu import train_classes
+from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.rank_one import interpolate_spline, train_rank_one
 from bidual.closed_form.whitening import Whitening
 from bidual.losses import Hinge, Logistic
@@ -106,6 +107,18 @@ def test_gap_stays_open_where_one_chain_for_each_class_is_not_optimal():
             0.05, loss="squared_hinge", bias=False, fit_intercept=False, tol=1e-3, time_limit=3, random_state=0
         ).fit(X, y)
     assert est.lower_bound_ <= engine.objective_ < est.objective_
+
+
+def test_two_branches_beat_one_for_each_class_under_cross_entropy_at_eight_layers():
+    # Against 001 Remark A.1: ten classes on an arc are told apart by two branches.
+    X, y, angle = np.eye(10), np.arange(10), np.linspace(0, np.pi / 2, 10)
+    with pytest.warns(ConvergenceWarning, match="not certified"):
+        est = DeepReLUClassifier(8, 1e-3, loss="logistic").fit(X, y)
+    P = np.column_stack([np.cos(angle), np.sin(angle)])
+    size = np.linalg.norm(P, axis=0)
+    other = DeepNetwork(aligned_layers(P / size, 800.0 * size**2, P.T / size[:, None], 8))
+    objective = other.objective(X, y, beta=1e-3, loss="softmax")
+    assert est.lower_bound_ <= objective < 0.95 * est.objective_
 
 
 @settings(max_examples=40, deadline=None)

@@ -18,8 +18,9 @@ What is proven, and where the papers say more than holds:
 - L > 2, squared loss: dropping :math:`h \ge 0` leaves a linear network, whose optimum (singular values on their own)
   has the same value. One output and a margin loss: positive and negative branches separate, then Jensen's inequality.
 - L > 2, several outputs, other losses: not optimal in general. K classes need only two branches to be told apart,
-  and branches cost nearly the same at any strength when L is large. The bound is then that of the chord of the
-  penalty, and loose. 001 Remark A.1 claims the same extreme points for every loss, with :math:`t_j^*` held fixed.
+  and branches cost nearly the same at any strength when L is large (ten classes, cross-entropy: from L = 8 on). The
+  bound is then that of the chord of the penalty, and loose. 001 Remark A.1 claims the same extreme points for every
+  loss, with :math:`t_j^*` held fixed.
 - All this is for 001's parallel networks, whose branches share nothing but inputs and outputs (a certificate of scope
   "parallel"). A dense network of more than two layers can pass classes through fewer neurons than there are classes,
   and beat them: with 24 rows, 4 classes, L = 5 and :math:`n \beta = .5` the formula has .290416, as have the best
