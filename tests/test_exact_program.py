@@ -315,11 +315,11 @@ def test_with_several_targets_the_bounds_enclose_what_single_networks_prove(fit_
     with gap_may_stay_open():
         both = fit(X, Y, 0.02, fit_intercept=fit_intercept)
     singles = [fit(X, Y[:, c], 0.02, fit_intercept=fit_intercept).objective_ for c in range(2)]
-    # One neuron per output is the sum of the single problems; shared neurons can only be cheaper.
-    assert both.objective_ == pytest.approx(sum(singles), rel=1e-6)
-    assert both.lower_bound_ <= both.objective_
-    # A network for both targets holds one for each, at no more than its cost.
-    assert both.lower_bound_ >= 0.0
+    # One neuron per output is the sum of the single problems; shared neurons can only be cheaper. A network for both
+    # targets holds one for each, at no more than its cost.
+    assert max(singles) <= both.objective_ <= sum(singles) * (1 + 1e-9)
+    assert both.certificate_.rigorous
+    assert both.gap_ < 1e-2
     assert both.network_.objective(X, Y, beta=0.02) == pytest.approx(both.objective_, rel=1e-12)
     assert both.predict(X).shape == (6, 2)
 
@@ -331,6 +331,7 @@ def test_a_column_of_targets_twice_is_bounded_below_the_network_that_shares_its_
         both = fit(X, np.column_stack([y, y]), 0.02)
     # Neurons that feed both outputs double the loss, but the cost only grows by sqrt 2.
     assert both.lower_bound_ <= 2 * single.objective_ * (1 + 1e-9)
+    assert both.objective_ == pytest.approx(2 * single.objective_, rel=1e-2)
     assert both.certificate_.rigorous
 
 
