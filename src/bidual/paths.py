@@ -240,7 +240,12 @@ def solution_path(
         raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
     data = _pose(X, y, sample_weight, loss, architecture, bias, fit_intercept)
     options = Options(
-        tol=tol, max_iter=max_iter, time_limit=time_limit, random_state=fixed_seed(random_state), verbose=int(verbose)
+        tol=tol,
+        max_iter=max_iter,
+        time_limit=time_limit,
+        random_state=fixed_seed(random_state),
+        audit=tol <= 1e-3,
+        verbose=int(verbose),
     )
     began = time.perf_counter()
     path = trace(data, beta_grid(data, betas, n_betas, beta_min_ratio, options.random_state), method, options)
