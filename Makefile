@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test lint types check bench bench-foundation clean
+.PHONY: run test test-all lint types check bench bench-certify bench-foundation clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -28,6 +28,9 @@ check: lint types test
 # ours and the peers; makes the peers' own environment in benchmarks/.venv
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
+
+bench-certify: $(READY)
+	$(BIN)/python benchmarks/certify.py
 
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py

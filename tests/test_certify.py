@@ -280,3 +280,14 @@ def test_a_model_file_knows_its_loss_beta_and_columns(tmp_path, capsys, monkeypa
     assert printed["loss"] == "logistic"
     assert printed["beta"] == 0.05
     assert 1 - printed["lower_bound"] / printed["objective"] < 2e-3
+
+
+@pytest.mark.parametrize("method", ["exact", "adaptive"])
+def test_the_certificates_of_estimators_can_be_verified(method, optimum):
+    est = ReLURegressor(beta=BETA, method=method, random_state=0, tol=1e-3).fit(X, y)
+    assert est.certificate_.verify(X, y, model=est)
+    assert not est.certificate_.verify(X, y[::-1])
+    classifier = ReLUClassifier(beta=BETA, method=method, random_state=0, tol=1e-3).fit(X, LABELS)
+    assert classifier.certificate_.verify(X, LABELS, model=classifier)
+    several = ReLURegressor(beta=0.1, method=method, random_state=0, tol=1e-2).fit(X, np.column_stack([y, X[:, 0]]))
+    assert several.certificate_.verify(X, np.column_stack([y, X[:, 0]]), model=several)

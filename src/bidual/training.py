@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -13,6 +14,8 @@ from bidual._typing import Array, FloatArray
 from bidual.activations import ACTIVATIONS
 from bidual.architectures import Architecture, Lift, get_architecture
 from bidual.certificates import Certificate
+from bidual.certificates.evidence import Evidence
+from bidual.certificates.oracle import Proof
 from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
@@ -59,12 +62,16 @@ class TrainingSet:
     problem : Problem
     beta : float
         As the user gave it: 0 for minimum-norm interpolation, where the problem has the limit loss and beta one.
+    architecture : Architecture
+    bias : bool
     """
 
     X: FloatArray
     lift: Lift
     problem: Problem
     beta: float
+    architecture: Architecture
+    bias: bool
 
     @classmethod
     def pose(
@@ -81,7 +88,8 @@ class TrainingSet:
     ) -> TrainingSet:
         """Pose the training problem on rows ``X (n, d)`` and encoded targets ``Y (n, C)``."""
         X, Y, counts = distinct_rows(X, Y, sample_weight)
-        lift = get_architecture(architecture).lift(X, bias=bias, counts=counts)
+        architecture = get_architecture(architecture)
+        lift = architecture.lift(X, bias=bias, counts=counts)
         problem = lift.problem_type(
             M=lift.M,
             A=lift.A,
@@ -93,7 +101,7 @@ class TrainingSet:
         )
         if not np.isfinite(problem.row_norms**2).all():
             raise ValueError("X has entries too large to square in floating point: rescale its columns")
-        return cls(X, lift, problem, float(beta))
+        return cls(X, lift, problem, float(beta), architecture, bool(bias))
 
     def at(self, beta: float) -> TrainingSet:
         """The same data with another positive ``beta``."""
@@ -148,6 +156,20 @@ class TrainingSet:
             loss=problem.loss.name,
             n_patterns=solution.n_patterns,
             elapsed=elapsed,
+            evidence=self.evidence(*solution.proof) if solution.proof is not None and self.beta > 0 else None,
+        )
+
+    def evidence(self, V: FloatArray, proof: Proof, classes: tuple[Any, ...] | None = None) -> Evidence:
+        """What it takes to check a bound again: a dual point in natural units, a proof, and how this was posed."""
+        return Evidence(
+            V=V,
+            proof=proof,
+            loss=self.problem.loss,
+            classes=classes,
+            architecture=self.architecture.name,
+            options=dict(vars(self.architecture)),
+            bias=self.bias,
+            fit_intercept=self.problem.fit_intercept,
         )
 
 

@@ -162,6 +162,12 @@ class Certificate:
             values["evidence"] = Evidence.from_dict(values["evidence"])
         return cls(**values)
 
+    def labelled(self, classes: Array | None) -> Certificate:
+        """The same, for targets that are labels: ``classes`` in the order of their codes."""
+        if self.evidence is None or classes is None:
+            return self
+        return replace(self, evidence=replace(self.evidence, classes=tuple(np.asarray(classes).tolist())))
+
     def without_evidence(self) -> Certificate:
         """The same claims without what proves them: small, but it cannot be verified."""
         return replace(self, evidence=None)

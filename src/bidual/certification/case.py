@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 
-from bidual._typing import Array, FloatArray
+from bidual._typing import Array
 from bidual.architectures import ARCHITECTURES, Architecture, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, load
@@ -20,10 +20,6 @@ from bidual.targets import encode_known
 from bidual.training import TrainingSet
 from bidual.units import Units
 
-if TYPE_CHECKING:
-    from bidual.certificates.evidence import Evidence
-    from bidual.certificates.oracle import Proof
-
 
 @dataclass(frozen=True)
 class Case:
@@ -31,10 +27,7 @@ class Case:
 
     network: Network
     data: TrainingSet
-    loss: Loss
     classes: tuple[Any, ...] | None
-    architecture: Architecture
-    bias: bool
 
     @cached_property
     def units(self) -> Units:
@@ -67,21 +60,6 @@ class Case:
         balanced = self.data.lift.neurons(self.network).balanced()
         now = problem.objective(balanced)
         return problem.objective(merge(problem, balanced, now * (1 + 1e-9)))
-
-    def evidence(self, V: FloatArray, proof: Proof) -> Evidence:
-        """What it takes to check a bound again."""
-        from bidual.certificates.evidence import Evidence
-
-        return Evidence(
-            V=V,
-            proof=proof,
-            loss=self.loss,
-            classes=self.classes,
-            architecture=self.architecture.name,
-            options=dict(vars(self.architecture)),
-            bias=self.bias,
-            fit_intercept=self.data.problem.fit_intercept,
-        )
 
 
 def pose(
@@ -140,7 +118,7 @@ def pose(
         bias=bool(bias),
         fit_intercept=fit_intercept,
     )
-    return Case(network, data, acting, labels, kind, bool(bias))
+    return Case(network, data, labels)
 
 
 def _acting_loss(loss: Loss, y: Array, classes: Any, n_outputs: int) -> tuple[Loss, tuple[Any, ...] | None]:

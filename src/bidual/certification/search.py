@@ -126,7 +126,7 @@ class Search:
         witness = self.witness() if given else None
         evidence = None
         if self.oracle is not None and self.V is not None:
-            evidence = case.evidence(self.V, self.oracle.proof)
+            evidence = case.data.evidence(self.V, self.oracle.proof, case.classes)
         return Certificate(
             objective=objective,
             lower_bound=min(dual.value * scale, objective),

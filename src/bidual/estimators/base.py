@@ -106,7 +106,7 @@ class BaseReLU(Certified):
     def _adopt(self, trained: Trained) -> None:
         """Set the fitted attributes."""
         self.network_ = trained.network
-        self.certificate_ = trained.certificate
+        self.certificate_ = trained.certificate.labelled(getattr(self, "classes_", None))
         self.history_ = trained.history
         self.n_iter_ = trained.n_iter
 

@@ -10,6 +10,7 @@ import numpy as np
 from bidual._typing import FloatArray
 from bidual.arrangements import Patterns
 from bidual.certificates import DualBound
+from bidual.certificates.oracle import Proof
 from bidual.problem import GatedNeurons, Neurons, Problem
 
 #: Up to this many activation patterns are enumerated to prove a bound.
@@ -61,6 +62,8 @@ class Solution:
         Why the solver stopped, in words.
     directions : ndarray, shape (k, p), or None
         Hidden weights of neurons that came close to being of use; good starts for a similar problem.
+    proof : (ndarray, Proof) or None
+        A dual point and a proof that bounds its constraint, from which the bound can be computed again.
     """
 
     neurons: Neurons | GatedNeurons
@@ -73,6 +76,7 @@ class Solution:
     n_patterns: int | None = None
     history: list[HistoryEntry] = field(default_factory=list)
     directions: FloatArray | None = None
+    proof: tuple[FloatArray, Proof] | None = None
 
 
 #: A method of training.

@@ -11,6 +11,7 @@ import numpy as np
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, enumerate_patterns, patterns_of, sample_patterns
 from bidual.certificates import ConeBounds, DualBound, relative_gap
+from bidual.certificates.oracle import PatternProof
 from bidual.losses import ConeForm
 from bidual.problem import Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -128,6 +129,8 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
+    # the proof by patterns is about one output and plain neurons, whose patterns are those of M
+    provable = patterns.complete and problem.n_outputs == 1 and problem.relu_inputs is problem.M
     return Solution(
         neurons=neurons,
         bound=best,
@@ -138,6 +141,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         n_iter=n_iter,
         n_patterns=len(patterns),
         history=history,
+        proof=(best.V, PatternProof()) if provable else None,
     )
 
 

@@ -23,6 +23,14 @@ def solve_several(problem: Problem, options: Options) -> Solution:
     # the last digits may take branch and bound forever
     now = time.perf_counter()
     deadline = now + max(5.0, 2.0 * (now - began)) if limit is None else began + limit
-    bound, method = prove(problem, found.bound.V, found.neurons, options.tol, deadline)
+    V = found.bound.V
+    bound, oracle = prove(problem, V, found.neurons, options.tol, deadline)
     last = replace(found.history[-1], elapsed=time.perf_counter() - began, lower_bound=bound.value)
-    return replace(found, bound=bound, rigorous=True, method=method, history=[*found.history, last])
+    return replace(
+        found,
+        bound=bound,
+        rigorous=True,
+        method=oracle.method,
+        history=[*found.history, last],
+        proof=(V, oracle.proof),
+    )

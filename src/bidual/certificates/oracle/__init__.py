@@ -35,6 +35,7 @@ __all__ = [
     "METHODS",
     "DualConstraint",
     "OracleBound",
+    "PatternProof",
     "Proof",
     "bound_oracle",
     "proof_from_dict",

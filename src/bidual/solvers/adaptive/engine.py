@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from bidual._typing import FloatArray
 from bidual.arrangements import few_patterns
 from bidual.certificates import DualBound, certify_patterns, lower_bound, relative_gap
+from bidual.certificates.oracle import PatternProof, Proof
 from bidual.certificates.proving import prove
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
@@ -382,16 +383,17 @@ def run(problem: Problem, options: Options) -> Solution:
     with threadpool_limits(1, user_api="blas"):
         neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
     bound, proven = engine.dual, None
+    proof: tuple[FloatArray, Proof] | None = None
     method = "local search, audited" if audited else "local search"
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
     if patterns is not None and problem.n_outputs == 1:
         bound = proven = certify_patterns(problem, patterns, engine.V)
-        method = f"all {len(patterns)} activation patterns"
+        method, proof = f"all {len(patterns)} activation patterns", (engine.V, PatternProof())
     elif patterns is not None:
         until = time.perf_counter() + max(1.0, 0.5 * (time.perf_counter() - began))
-        proven, how = prove(problem, engine.V, neurons, options.tol, until)
+        proven, oracle = prove(problem, engine.V, neurons, options.tol, until)
         if relative_gap(engine.objective, proven.value) <= options.tol:
-            bound, method = proven, how
+            bound, method, proof = proven, oracle.method, (engine.V, oracle.proof)
     engine.history.append(
         HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
     )
@@ -406,4 +408,5 @@ def run(problem: Problem, options: Options) -> Solution:
         n_patterns=None if patterns is None else len(patterns),
         history=engine.history,
         directions=engine.pricer.pool @ problem.basis.T,
+        proof=proof,
     )
