@@ -57,13 +57,15 @@ def test_the_optimal_network_is_proven_optimal(optimum):
     assert "at most" in certificate.sentence
 
 
-def test_local_search_proves_nothing_and_cannot_be_verified(optimum):
-    certificate = certify(random_network(), X, y, beta=BETA, method="local", time_limit=3, random_state=0)
+def test_local_search_proves_nothing_and_cannot_be_verified():
+    wide = np.random.default_rng(1).standard_normal((30, 6))
+    certificate = certify(random_network(d=6), wide, y, beta=BETA, method="local", time_limit=3, random_state=0)
+    best = ReLURegressor(beta=BETA, tol=1e-3, random_state=0).fit(wide, y)
     assert not certificate.rigorous
     assert "no proof" in certificate.sentence
-    assert certificate.lower_bound == pytest.approx(optimum.objective_, rel=5e-3)
+    assert certificate.lower_bound == pytest.approx(best.objective_, rel=5e-3)
     with pytest.raises(ValueError, match="rests on a search"):
-        certificate.verify(X, y)
+        certificate.verify(wide, y)
 
 
 @pytest.mark.parametrize("method", ["patterns", "cones", "compact", "signs"])
@@ -291,3 +293,18 @@ def test_the_certificates_of_estimators_can_be_verified(method, optimum):
     assert classifier.certificate_.verify(X, LABELS, model=classifier)
     several = ReLURegressor(beta=0.1, method=method, random_state=0, tol=1e-2).fit(X, np.column_stack([y, X[:, 0]]))
     assert several.certificate_.verify(X, np.column_stack([y, X[:, 0]]), model=several)
+
+
+@pytest.mark.parametrize("position", ["before", "after"])
+def test_batch_normalised_networks(position):
+    architecture = bidual.BatchNorm(position=position)
+    best = ReLURegressor(beta=BETA, architecture=architecture, method="exact", tol=1e-3).fit(X[:12], y[:12])
+    poor = type(best.network_)(**{**best.network_.weights(), "output_weights": 0.5 * best.network_.output_weights})
+    certificate = certify(
+        poor, X[:12], y[:12], beta=BETA, architecture=architecture, fit_intercept=True, random_state=0
+    )
+    assert certificate.lower_bound <= best.objective_ * (1 + 1e-9) < certificate.objective
+    assert certificate.lower_bound >= 0.98 * best.lower_bound_
+    if position == "before":
+        assert certificate.rigorous
+        assert certificate.verify(X[:12], y[:12], model=poor)

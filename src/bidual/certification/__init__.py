@@ -121,16 +121,13 @@ def certify(
         search.improve()
         if method != "local":
             search.prove()
-    if search.dual is None and search.likely is None:
+    if search.better is None:
         raise KeyboardInterrupt
     if not improve:
         return search.certificate(case.network)
-    network = case.network
-    if search.better is not None:
-        found = case.units.restore(search.better)
-        assert isinstance(found.neurons, Neurons)
-        candidate = case.data.lift.recover(found.neurons)
-        network = min(network, candidate, key=case.objective)
+    found = case.units.restore(search.better).neurons
+    assert isinstance(found, Neurons)
+    network = min(case.network, case.data.lift.recover(found), key=case.objective)
     return Improved(network, search.certificate(network))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -36,18 +37,23 @@ class Search:
     dual: DualBound | None = None
     oracle: OracleBound | None = None
     V: FloatArray | None = None
-    likely: DualBound | None = None
     better: Solution | None = None
 
-    @property
+    @cached_property
     def objective(self) -> float:
         """Of the network, in natural units."""
         return self.case.objective(self.case.network) / self.case.scale
 
     @property
-    def gap(self) -> float:
-        """The gap proven so far."""
-        return np.inf if self.dual is None else relative_gap(self.objective, self.dual.value)
+    def done(self) -> bool:
+        """Whether the bound is as good as asked for: close to the lowest objective known."""
+        return self.dual is not None and relative_gap(self.lowest, self.dual.value) <= self.tol
+
+    @property
+    def lowest(self) -> float:
+        """The lowest objective known, in natural units."""
+        better = np.inf if self.better is None else self.case.problem.objective(self.better.neurons)  # type: ignore[arg-type]
+        return min(self.objective, better)
 
     def say(self, what: str, value: float) -> None:
         """A line of progress."""
@@ -68,8 +74,9 @@ class Search:
             audit=self.method == "local",
         )
         self.better = solve_adaptive(self.case.problem, options)
-        self.likely = self.better.bound
-        self.say("local search, not proven", self.likely.value)
+        self.say(f"{self.better.method}{'' if self.better.rigorous else ', not proven'}", self.better.bound.value)
+        if self.better.rigorous and self.method in ("auto", "local"):
+            self.dual = self.better.bound
 
     def dual_points(self) -> Iterator[FloatArray]:
         """The most promising first; where the relaxation stays loose, one that suits it."""
@@ -85,6 +92,8 @@ class Search:
     def prove(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
         p = self.case.problem
+        if p.relu_inputs is not p.M:  # neurons of another kind, which the oracle knows nothing of
+            return
         directions = [self.case.neurons.U]
         if self.better is not None and isinstance(self.better.neurons, Neurons):
             directions.append(self.better.neurons.U)
@@ -93,10 +102,10 @@ class Search:
         for raw in self.dual_points():
             V = p.loss.dual_point(raw, p.Y, p.w, centred=p.fit_intercept)
             now = time.perf_counter()
-            if self.dual is not None and (self.gap <= self.tol or now >= self.deadline):
+            if self.done or (self.dual is not None and now >= self.deadline):
                 break
             until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
-            target = sufficient(p, V, (1.0 - self.tol) * self.objective)
+            target = sufficient(p, V, (1.0 - self.tol) * self.lowest)
             oracle = bound_oracle(
                 p, V, method=self.method, target=target, rtol=0.1 * self.tol, deadline=until, incumbent=incumbents
             )
@@ -119,27 +128,26 @@ class Search:
         scale = case.scale
         unit = float(case.units.outputs ** (case.units.power - 1) * case.units.inputs)
         objective = case.objective(network)
-        dual = self.dual if self.dual is not None else self.likely
-        assert dual is not None
-        proven = self.oracle is not None
-        given = network is case.network
-        witness = self.witness() if given else None
-        evidence = None
+        assert self.better is not None
+        dual = self.better.bound if self.dual is None else self.dual
+        method, proof = self.better.method, self.better.proof
         if self.oracle is not None and self.V is not None:
-            evidence = case.data.evidence(self.V, self.oracle.proof, case.classes)
+            method, proof = self.oracle.method, (self.V, self.oracle.proof)
+        given = network is case.network
+        witness = self.witness() if given and case.problem.relu_inputs is case.problem.M else None
         return Certificate(
             objective=objective,
             lower_bound=min(dual.value * scale, objective),
-            rigorous=proven,
+            rigorous=self.dual is not None,
             scope="global",
-            method=self.oracle.method if self.oracle is not None else "local search",
+            method=method,
             oracle_value=dual.oracle_value * unit,
             oracle_bound=dual.oracle_bound * unit,
             beta=case.data.beta,
             loss=case.data.problem.loss.name,
             elapsed=time.perf_counter() - self.began,
             witness=None if witness is None else tuple(map(float, witness)),
-            likely_bound=None if self.likely is None else min(self.likely.value * scale, objective),
+            likely_bound=min(self.better.bound.value * scale, objective),
             rescaled_objective=case.rescaled_objective() if given else None,
-            evidence=evidence,
+            evidence=None if proof is None or self.dual is None else case.data.evidence(*proof, case.classes),
         )
