@@ -7,7 +7,7 @@
    in its penalty form (appendix A, rho) for comparison.
 3. How far SGD moves the weights along the singular directions of the data (Figure 2), as a picture.
 
-    python examples/batch_norm.py --data ../shared/data/cifar10.npz --out run
+    python examples/batch_norm.py --data cifar10.npz --out run
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import singledispatch
 
@@ -21,6 +22,10 @@ def solve_adaptive(problem: Problem, options: Options) -> Solution:
     """
     with suppress(ConditionError):
         return solve_closed_form(problem, options)
+    began = time.perf_counter()
     from bidual.solvers.adaptive.engine import run  # numba takes a moment to load: only when it is needed
 
+    loading = time.perf_counter() - began
+    if options.verbose and loading > 1.0:
+        print(f"bidual: {loading:.1f} s to load or compile the kernels, once, not counted below", flush=True)
     return run(problem, options)

@@ -252,7 +252,7 @@ def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter):  # type: ignore
     return k
 
 
-@njit(**JIT)
+@njit(f"void({M}, {M}, {M}, {M}, boolean, float64, {V}, int64, int64)", **JIT)
 def polish(
     XT: Array, V: Array, U: Array, A: Array, free: bool, cutoff: float, values: Array, start: int, stop: int
 ) -> None:

@@ -174,7 +174,7 @@ class _Engine:
             self.offer(used)
             V = self.dual_point(step.F, step.V)
             self.check_time()
-            found = self.price(V, used.U, 0.3 * self.gap)
+            found = self.price(V, used.U, 0.3 * self.resolution)
             self.bounded(V, found)
             self.note()
             violation = found.best / p.beta - 1.0
@@ -267,13 +267,13 @@ class _Engine:
 
     def run(self, max_iter: int, audit: bool, start: Neurons | None) -> tuple[int, bool]:
         """Returns the number of iterations and whether the gap is reached."""
-        if self.trivial() and (not audit or self.confirm((64,))):
+        warm = start is not None and len(start) > 0
+        if not warm and self.trivial() and (not audit or self.confirm((64,))):
             return 0, True
         p = self.problem
         neurons = self.begin(start)
         self.offer(neurons)
         self.note()
-        warm = start is not None and len(start) > 0
         efforts = (self.efforts[0],) * 5 if warm else self.efforts
         if warm and self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
             return 0, True
