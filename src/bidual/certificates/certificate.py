@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ class Certificate:
     witness: tuple[float, ...] | None = None
     likely_bound: float | None = None
     rescaled_objective: float | None = None
-    evidence: Evidence | None = None
+    evidence: Evidence | None = field(default=None, compare=False, repr=False)
 
     @property
     def gap(self) -> float:

@@ -139,7 +139,7 @@ def fit(args: argparse.Namespace) -> None:
             status="converged" if converged else "not converged",
             converged=converged,
             task=task,
-            certificate=certificate.to_dict(),
+            certificate=certificate.without_evidence().to_dict(),
             n_neurons=estimator.n_neurons_,
             train_score=score,
             path=str(path),
