@@ -28,8 +28,8 @@ INTRODUCTION = """\
 full batch, 2000 steps) and scikit-learn's `MLPRegressor` (200 neurons; it has hidden biases and an intercept, so that
 it is compared with the best network that has both; its biases are not penalised and its alpha = n beta is divided by
 the batch size of 200, so that it minimises something else). Squared loss; kappa = beta / beta_max. A gap is
-`(objective - proven lower bound) / objective`; "likely" is the same with local search instead of a proof. Compiling is not
-counted."""
+`(objective - proven lower bound) / objective`; "likely" is the same with local search instead of a proof.
+Compiling is not counted."""
 
 
 def gap(certificate: Certificate) -> str:
