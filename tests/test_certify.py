@@ -240,10 +240,20 @@ def test_what_cannot_be_is_named(model, options, error, message):
         certify(model, X, y, **options)
 
 
-def test_a_file_that_would_run_code_is_refused(tmp_path):
-    class Evil(torch.nn.Module):
-        pass
+class Evil:
+    """Unpickling it runs code."""
 
+    ran = False
+
+    def __reduce__(self):
+        return setattr, (Evil, "ran", True)
+
+
+def test_a_file_that_would_run_code_is_refused(tmp_path):
+    torch.save(Evil(), tmp_path / "evil.pt")
+    with pytest.raises(ValueError, match="cannot be read safely"):
+        as_network(tmp_path / "evil.pt")
+    assert not Evil.ran
     torch.save({"a": torch.zeros(3)}, tmp_path / "odd.pt")
     with pytest.raises(ValueError, match="two linear layers"):
         as_network(tmp_path / "odd.pt")

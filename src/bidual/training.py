@@ -40,8 +40,6 @@ class Trained:
         if certificate.gap <= tol:
             return
         advice = "raise max_iter or time_limit, standardise the columns of X, or use a larger beta"
-        if self.network.n_outputs > 1 and certificate.rigorous:
-            advice = "with several outputs the proven bound is loose: method='adaptive' has a sharper, unproven one"
         warnings.warn(
             f"the relative gap {certificate.gap:.2e} is above tol={tol:g} ({self.status}): objective "
             f"{certificate.objective:.6g}, lower bound {certificate.lower_bound:.6g}; {advice}",

@@ -389,8 +389,8 @@ def run(problem: Problem, options: Options) -> Solution:
     if patterns is not None and problem.n_outputs == 1:
         bound = proven = certify_patterns(problem, patterns, engine.V)
         method, proof = f"all {len(patterns)} activation patterns", (engine.V, PatternProof())
-    elif patterns is not None:
-        until = time.perf_counter() + max(1.0, 0.5 * (time.perf_counter() - began))
+    elif patterns is not None and time.perf_counter() < deadline:
+        until = min(deadline, time.perf_counter() + max(1.0, 0.5 * (time.perf_counter() - began)))
         proven, oracle = prove(problem, engine.V, neurons, options.tol, until)
         if relative_gap(engine.objective, proven.value) <= options.tol:
             bound, method, proof = proven, oracle.method, (engine.V, oracle.proof)
