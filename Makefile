@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all lint types check bench bench-certify bench-foundation clean
+.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -15,6 +15,10 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+# other random examples on every run: for finding bugs, not for landing changes
+fuzz: $(READY)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

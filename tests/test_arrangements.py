@@ -16,7 +16,7 @@ from bidual.arrangements import Patterns, flip_nearest, patterns_of, row_space
 
 from .helpers import lp_patterns
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
+few = settings(max_examples=15)
 
 DEGENERATE = {
     "duplicate rows": [[1, 2], [1, 2], [3, -1], [3, -1], [0, 1]],

@@ -98,7 +98,7 @@ def test_a_hidden_bias_in_front_of_the_normalisation_changes_nothing():
     assert fits[0].network_.hidden_bias is None
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**31), position=st.sampled_from(["before", "after"]))
 def test_affine_maps_of_the_data_leave_the_optimum_unchanged(seed, position):
     X, y, _ = gaussian_problem(seed)
@@ -317,7 +317,7 @@ def test_networks_that_cannot_be_are_refused(change, words):
 
 
 @pytest.mark.parametrize("position", ["before", "after"])
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31))
 def test_recovery_from_the_lift_keeps_the_function_of_any_network(position, seed):
     X = np.random.default_rng(seed).standard_normal((9, 3))
@@ -377,7 +377,7 @@ def printed_closed_form(A, Y, beta):
     return 0.5 * np.linalg.norm(F - Y) ** 2 + beta * penalty
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**31), kappa=st.floats(1e-4, 2.0), onehot=st.booleans())
 def test_closed_forms_are_those_of_theorems_2_1_and_2_4(seed, kappa, onehot):
     rng = np.random.default_rng(seed)
@@ -509,7 +509,7 @@ def test_gradient_steps_on_the_two_models_are_related_by_squared_singular_values
     torch.testing.assert_close(S[:, None] * (Vt @ batch["w"]), S[:, None] ** 2 * whitened["w"])
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31), i=st.integers(0, 3))
 def test_the_similarity_falls_in_the_direction_that_moved_alone(seed, i):
     rng = np.random.default_rng(seed)

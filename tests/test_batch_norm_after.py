@@ -77,7 +77,7 @@ def test_weights_and_free_intercepts_enter_the_program():
     assert est.objective_ == pytest.approx(truth, rel=1e-5)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**31), kappa=st.floats(1e-3, 1.5), fit_intercept=st.booleans())
 def test_the_closed_form_is_that_of_theorem_6_2(seed, kappa, fit_intercept):
     rng = np.random.default_rng(seed)
@@ -192,7 +192,7 @@ def test_a_neuron_that_is_all_shift_is_a_network_too():
         assert paper_objective(est.network_, X, np.ones(6), 0.01) == pytest.approx(est.objective_, rel=1e-8)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**31), k=st.integers(1, 3), free=st.integers(0, 2), rows=st.integers(1, 8))
 def test_the_polar_distance_bounds_the_cone_from_above(seed, k, free, rows):
     rng = np.random.default_rng(seed)

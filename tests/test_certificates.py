@@ -17,7 +17,7 @@ from bidual.problem import Problem
 
 from .helpers import X_LINE, Y_LINE, gap_may_stay_open, gaussian_problem, printed_program
 
-few = settings(max_examples=25, deadline=None, derandomize=True)
+few = settings(max_examples=25)
 seeds = st.integers(0, 2**31)
 LOSSES = [
     ("squared", "squared", {}),

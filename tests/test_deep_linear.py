@@ -101,7 +101,7 @@ def test_local_search_says_that_it_is_not_certified(depth):
     assert est.gap_ > 0.01
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.integers(2, 5), st.integers(1, 3), st.floats(0.001, 1.0))
 def test_no_network_is_below_the_lower_bound(seed, depth, C, beta):
     X, Y = data(seed, 8, 3, C)

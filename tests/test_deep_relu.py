@@ -121,7 +121,7 @@ def test_two_branches_beat_one_for_each_class_under_cross_entropy_at_eight_layer
     assert est.lower_bound_ <= objective < 0.95 * est.objective_
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 1000),
     st.sampled_from(["squared", "logistic", "hinge"]),

@@ -24,7 +24,7 @@ from .helpers import (
     with_ones,
 )
 
-few = settings(max_examples=8, deadline=None, derandomize=True)
+few = settings(max_examples=8)
 seeds = st.integers(0, 2**31)
 
 # name, the loss as the estimator takes it, its parameters, whether targets are labels

@@ -46,7 +46,7 @@ ALL = [
 FINITE = [loss for loss in ALL if not isinstance(loss, ExactFit | Margin)]
 SMOOTH = [loss for loss in ALL if loss.smooth]
 SCALAR = [loss for loss in ALL if not loss.coupled]
-few = settings(max_examples=25, deadline=None, derandomize=True)
+few = settings(max_examples=25)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -159,7 +159,7 @@ def test_a_network_without_neurons_works_everywhere(C):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31))
 def test_recovery_from_the_lift_keeps_the_function_and_charges_the_balanced_cost(bias, seed):
     X = np.random.default_rng(seed).standard_normal((5, 3))
@@ -301,7 +301,7 @@ def test_save_and_load_are_bit_exact(tmp_path, bias):
         assert (value is None and other is None) or (value.tobytes() == other.tobytes() and value.shape == other.shape)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**31), m=st.integers(0, 4), bias=st.booleans())
 def test_the_dictionary_of_a_network_rebuilds_it_bit_for_bit_through_json(seed, m, bias):
     network = random_network(seed, m=m, bias=bias)

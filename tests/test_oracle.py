@@ -21,7 +21,7 @@ from bidual.problem import Problem
 from bidual.solvers.adaptive.pricing import Pricer
 
 seeds = st.integers(0, 2**31)
-some = settings(max_examples=15, deadline=None, derandomize=True)
+some = settings(max_examples=15)
 SEARCHES = ["cones", "compact", "signs"]
 
 
@@ -192,7 +192,7 @@ def test_branching_on_signs_closes_the_gap():
 
 
 @pytest.mark.parametrize("method", ["cones", "compact"])
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8)
 @given(seed=seeds, scale=st.sampled_from([1e-9, 1e-3, 7.0, 1e8]))
 def test_bounds_scale_with_features_and_weights(method, seed, scale):
     rng = np.random.default_rng(seed)
@@ -207,7 +207,7 @@ def test_bounds_scale_with_features_and_weights(method, seed, scale):
 
 
 @pytest.mark.parametrize("method", ["cones", "compact"])
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_rotations_change_nothing(method, seed):
     rng = np.random.default_rng(seed)
