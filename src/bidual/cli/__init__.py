@@ -11,7 +11,7 @@ from inspect import getdoc
 from typing import Any
 
 import bidual
-from bidual.cli import certifying  # noqa: F401 - registers its command
+from bidual.cli import certifying, reproducing  # noqa: F401 - they register their commands
 from bidual.cli.commands import COMMANDS
 
 __all__ = ["main"]

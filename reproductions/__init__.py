@@ -1,0 +1,1 @@
+"""The experiments of the five papers, one file each: ``bidual reproduce --list``."""

@@ -1,0 +1,159 @@
+"""What an experiment is: a claim of a paper, a function that tests it, and what came out.
+
+A script of this folder registers one function::
+
+    @experiment("003-fig2", title="...", claim="...", paper="...")
+    def run(context: Context) -> Outcome: ...
+
+It uses the public names of bidual, draws its figure into ``context.figure("name.png")`` and says what it found. It
+never decides the verdict by looking at what the paper says: it checks the claim with numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from reproductions.data import Data, DataMissing
+
+__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment"]
+
+T = TypeVar("T")
+
+
+class Verdict(StrEnum):
+    """Whether the paper's claim stands."""
+
+    HOLDS = "holds"
+    PARTLY = "holds in part"
+    FAILS = "does not hold here"
+    UNTESTED = "could not be tested"
+
+
+class Size(StrEnum):
+    """How much is computed: minutes for everything, this machine's patience, or the paper's own sizes."""
+
+    QUICK = "quick"
+    DEFAULT = "default"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found.
+
+    Attributes
+    ----------
+    verdict : Verdict
+    ours : str
+        Our figures, in one line.
+    sizes : str
+        The sizes used, where they differ from the paper's; empty if they do not.
+    details : str
+        Markdown: tables, and what disagrees and why.
+    """
+
+    verdict: Verdict
+    ours: str
+    sizes: str = ""
+    details: str = ""
+
+
+@dataclass
+class Context:
+    """What an experiment is given.
+
+    Attributes
+    ----------
+    size : Size
+    data : Data
+        Real data sets by name.
+    folder : Path
+        Where figures go.
+    """
+
+    size: Size
+    data: Data
+    folder: Path
+    verbose: bool = False
+    figures: list[str] = field(default_factory=list)
+
+    def pick(self, *, quick: T, default: T, full: T | None = None) -> T:
+        """The value for this size; ``full`` is ``default`` where it is not given."""
+        if self.size is Size.QUICK:
+            return quick
+        return default if self.size is Size.DEFAULT or full is None else full
+
+    def figure(self, name: str) -> Path:
+        """Where to save a figure of this name."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.figures.append(name)
+        return self.folder / name
+
+    def log(self, line: str) -> None:
+        """A line of progress."""
+        if self.verbose:
+            print(f"  {line}", flush=True)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of a paper.
+
+    Attributes
+    ----------
+    name : str
+        Paper and figure, ``"003-fig2"``.
+    title : str
+    claim : str
+        What the paper says, in one sentence.
+    paper : str
+        The paper's published figures, in one line.
+    run : callable
+    """
+
+    name: str
+    title: str
+    claim: str
+    paper: str
+    run: Callable[[Context], Outcome]
+
+    def __call__(self, context: Context) -> tuple[Outcome, float]:
+        """The outcome and the seconds it took; without its data an experiment could not be tested."""
+        began = time.perf_counter()
+        try:
+            outcome = self.run(context)
+        except DataMissing as missing:
+            outcome = Outcome(Verdict.UNTESTED, ours="-", details=str(missing))
+        return outcome, time.perf_counter() - began
+
+
+_EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def experiment(
+    name: str, *, title: str, claim: str, paper: str
+) -> Callable[[Callable[[Context], Outcome]], Callable[[Context], Outcome]]:
+    """Register a function as the experiment of this name."""
+
+    def register(run: Callable[[Context], Outcome]) -> Callable[[Context], Outcome]:
+        if name in _EXPERIMENTS:
+            raise ValueError(f"two experiments are called {name}")
+        _EXPERIMENTS[name] = Experiment(name, title, claim, paper, run)
+        return run
+
+    return register
+
+
+def discover() -> dict[str, Experiment]:
+    """All experiments of this folder, by name."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if module.name.startswith("paper"):
+            importlib.import_module(f"reproductions.{module.name}")
+    return dict(sorted(_EXPERIMENTS.items()))

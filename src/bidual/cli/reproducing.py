@@ -1,0 +1,71 @@
+"""``bidual reproduce``: the experiments of the five papers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from bidual.cli.commands import VERBOSE, argument, command
+
+
+@command(
+    argument("names", nargs="*", metavar="NAME", help="experiments, such as 003-fig2, or beginnings of their names"),
+    argument("--list", action="store_true", dest="list_all", help="list all experiments"),
+    argument("--all", action="store_true", dest="run_all", help="run all experiments"),
+    argument("--quick", action="store_true", help="small sizes: minutes for everything"),
+    argument("--full", action="store_true", help="the sizes of the papers: hours"),
+    argument("--data", type=Path, metavar="DIR", help="folder of data sets (NPZ files)"),
+    argument("--download", action="store_true", help="fetch missing data sets from openml.org"),
+    argument("--out", type=Path, metavar="DIR", help="where results go (default: beside the experiments)"),
+    VERBOSE,
+)
+def reproduce(args: argparse.Namespace) -> None:
+    """Repeat the experiments of the papers, with the published numbers beside ours.
+
+    bidual reproduce 003-fig2 --quick
+    """
+    if args.quick and args.full:
+        raise argparse.ArgumentError(None, "--quick and --full exclude each other")
+    framework, results, data = (_module(name) for name in ("framework", "results", "data"))
+    experiments = framework.discover()
+    if args.list_all:
+        for experiment in experiments.values():
+            print(f"{experiment.name:16s} {experiment.title}")
+        return
+    for name in args.names:
+        if not any(known.startswith(name) for known in experiments):
+            raise ValueError(f"there is no experiment {name!r}; bidual reproduce --list names them")
+    chosen = [e for e in experiments.values() if args.run_all or any(e.name.startswith(name) for name in args.names)]
+    if not chosen:
+        raise argparse.ArgumentError(None, "name an experiment, or give --all or --list")
+    if args.data is not None and not args.data.is_dir():
+        raise NotADirectoryError(f"{args.data} is not a folder")
+    size = framework.Size("quick" if args.quick else "full" if args.full else "default")
+    home = args.out if args.out is not None else Path(str(framework.__file__)).parent
+    folder = home / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    for experiment in chosen:
+        print(f"{experiment.name}: {experiment.title}", flush=True)
+        context = framework.Context(size, data.Data(args.data, args.download), folder, verbose=args.verbose > 0)
+        outcome, seconds = experiment(context)
+        results.store(folder, experiment, context, outcome, seconds)
+        results.write_page(folder, home / "RESULTS.md", experiments)
+        print(f"  claim: {experiment.claim}\n  paper: {experiment.paper}\n  ours:  {outcome.ours}")
+        print(f"  {outcome.verdict} ({seconds:.1f} s)", flush=True)
+    print(f"results: {home / 'RESULTS.md'}")
+
+
+def _module(name: str) -> ModuleType:
+    """A module of the experiments, which are part of the repository, not of the installed package."""
+    here = Path(__file__).resolve().parents[3]
+    for root in (Path.cwd(), here):
+        if (root / "reproductions" / "framework.py").exists():
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
+            return importlib.import_module(f"reproductions.{name}")
+    raise FileNotFoundError(
+        "the experiments are not part of the installed package: clone the repository and run this command inside it"
+    )
