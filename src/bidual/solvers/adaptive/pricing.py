@@ -153,8 +153,14 @@ class Pricer:
         return Candidates(U[order], A[order], values[order])
 
     def _signs(self, G: FloatArray, U: FloatArray) -> FloatArray:
-        ahead = np.maximum(self.X @ U.T, 0.0).T @ G >= 0
+        ahead = self._scores(G, U) >= 0
         return np.where(ahead ^ (self.rng.random((len(U), 1)) < 0.25), 1.0, -1.0)
+
+    def _scores(self, G: FloatArray, U: FloatArray) -> FloatArray:
+        """:math:`G^T (X u)_+` for every row u, in pieces: all at once would be the largest array of the engine."""
+        size = max(1, 500_000 // max(1, len(self.X)))
+        pieces = [np.maximum(self.X @ U[i : i + size].T, 0.0).T @ G for i in range(0, len(U), size)]
+        return np.vstack(pieces) if pieces else np.zeros((0, G.shape[1]))
 
     def ascend(self, V: FloatArray, U: FloatArray, steps: int) -> Candidates:
         """Gradient ascent in float32 from the rows of ``U``, both signs at once; values are approximate."""
@@ -287,7 +293,7 @@ class Pricer:
         starts = np.vstack([self.gaussians(8 * effort), neurons, *near, self.pool])
         climbed = self.ascend(V, starts, 10).distinct(300, 0.999)
         U = unit_rows(climbed.directions)
-        H = np.maximum(self.X @ U.T, 0.0).T @ self.problem.spread(V)
+        H = self._scores(self.problem.spread(V), U)
         values = np.linalg.norm(H, axis=1)  # in float64: a bound rests on the largest
         found = Candidates.none(self.rank, H.shape[1]).joined(
             Candidates(U, H / np.maximum(values, 1e-300)[:, None], values).take(values > 0)
