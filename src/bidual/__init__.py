@@ -1,6 +1,6 @@
 """ReLU networks trained to proven global optimality."""
 
-from bidual.architectures import BatchNorm, TwoLayer
+from bidual.architectures import BatchNorm, Parallel, TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
@@ -14,7 +14,7 @@ from bidual.estimators import (
     ReLURegressorCV,
 )
 from bidual.models import Model, load
-from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
+from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, ParallelNetwork, TwoLayerNetwork
 from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
@@ -31,6 +31,8 @@ __all__ = [
     "Model",
     "Network",
     "NeuralCollapse",
+    "Parallel",
+    "ParallelNetwork",
     "Patterns",
     "ReLUClassifier",
     "ReLUClassifierCV",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm, truncate
+from bidual.architectures.parallel import Parallel
 from bidual.architectures.two_layer import TwoLayer
 
-ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm)}
+ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Parallel)}
 
-__all__ = ["ARCHITECTURES", "Architecture", "BatchNorm", "Lift", "TwoLayer", "get_architecture", "truncate"]
+__all__ = ["ARCHITECTURES", "Architecture", "BatchNorm", "Lift", "Parallel", "TwoLayer", "get_architecture", "truncate"]
 
 
 def get_architecture(architecture: str | Architecture) -> Architecture:

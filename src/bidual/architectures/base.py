@@ -9,6 +9,7 @@ learned from the data lives in the lift.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import scipy.sparse as sp
@@ -30,7 +31,7 @@ class Lift(ABC):
     M: FloatArray
     A: sp.csr_array | None = None
     #: What the neurons compute on M.
-    problem_type: ClassVar[type[Problem]] = Problem
+    problem_type: Callable[..., Problem] = Problem
 
     @abstractmethod
     def recover(self, neurons: Neurons) -> Network:

@@ -99,7 +99,8 @@ def pose(
         raise ValueError(f"the network takes {network.n_inputs} inputs, X has {X.shape[1]} columns")
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if architecture is None:
-        architecture = network.kind if network.kind in ARCHITECTURES else "two_layer"
+        own = ARCHITECTURES.get(network.kind)
+        architecture = "two_layer" if own is None else own(**network.architecture_options)
     kind = get_architecture(architecture)
     if bias is None:
         hidden = getattr(network, "hidden_bias", getattr(network, "linear_bias", None))

@@ -78,6 +78,11 @@ class Network(ABC):
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
         """The same function as a torch module mapping ``(n, d)`` to ``(n, C)``; float64 unless said otherwise."""
 
+    @property
+    def architecture_options(self) -> dict[str, Any]:
+        """Options of the architecture that this network is of, where they differ from the defaults."""
+        return {}
+
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the hidden neurons, ``(m, d + 1)``: the gates of a gated network made from this one."""
         raise ValueError(f"a {self.kind} network has no neurons that could serve as gates")

@@ -10,6 +10,7 @@ from bidual.solvers.constant import solve_constant
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 from bidual.solvers.gated import gates_of, solve_gated
 from bidual.solvers.normalised import solve_normalised
+from bidual.solvers.parallel import solve_parallel
 
 METHODS: dict[str, Method] = {
     "adaptive": solve_adaptive,
@@ -34,5 +35,6 @@ __all__ = [
     "solve_finite",
     "solve_gated",
     "solve_normalised",
+    "solve_parallel",
     "solve_sampled",
 ]

@@ -15,13 +15,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
-from bidual.arrangements import Patterns, few_patterns
+from bidual.arrangements import Patterns
 from bidual.certificates import lower_bound
-from bidual.problem import Neurons, Problem
+from bidual.problem import Problem
 from bidual.solvers.adaptive.corrective import fit_intercept
 from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
 from bidual.solvers.conic import FiniteProgram
-from bidual.solvers.finite import cone_bounds
+from bidual.solvers.finite import cone_bounds, few_of
 
 #: Starts of each family in the search for the most violating neuron.
 _EFFORT = 64
@@ -37,7 +37,7 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
     began = time.perf_counter()
     b, V = _best_constant(problem)
     V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-    patterns = few_patterns(problem.relu_inputs, PROOF_PATTERNS) if problem.n_outputs == 1 else None
+    patterns = few_of(problem, PROOF_PATTERNS) if problem.n_outputs == 1 else None
     if patterns is not None:
         dual = cone_bounds(problem, patterns).lower_bound(V)
         method = f"all {len(patterns)} activation patterns"
@@ -45,7 +45,7 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
         value = search(problem, V, options.random_state)
         dual = lower_bound(problem, V, value, value)
         method = "local search, audited"
-    neurons = Neurons.none(problem.M.shape[1], b)
+    neurons = problem.no_neurons(b)
     return Solution(
         neurons=neurons,
         bound=dual,

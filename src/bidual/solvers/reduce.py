@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import singledispatch
+
 import numpy as np
 
-from bidual.problem import Neurons, Problem
+from bidual.problem import Neurons, ParallelProblem, Problem
 
 #: Pre-activations this small, relative to the row and the neuron, are zero.
 ZERO = 1e-7
@@ -18,7 +21,7 @@ def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8) -> 
     objective = problem.objective(neurons)
     if not np.isfinite(objective):  # nothing to compare with
         return neurons.balanced()
-    nothing = Neurons.none(neurons.U.shape[1], np.zeros_like(neurons.intercept))
+    nothing = problem.no_neurons(np.zeros_like(neurons.intercept))
     if problem.objective(nothing) <= objective:
         return nothing
     ceiling = objective + budget * abs(objective)
@@ -37,6 +40,7 @@ def prune(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     return neurons
 
 
+@singledispatch
 def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     """Merge neurons with parallel output weights that lie in the closure of one cell.
 
@@ -78,6 +82,12 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     return merged if problem.objective(merged) <= ceiling else neurons
 
 
+@merge.register
+def _merge_branches(problem: ParallelProblem, neurons: Neurons, ceiling: float) -> Neurons:
+    """Branches of a parallel network stay as they are: what :func:`basis` leaves is few enough."""
+    return neurons
+
+
 def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     r"""The same outputs at the same cost with fewer neurons: at most one more than there are outputs in all.
 
@@ -87,7 +97,7 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     m = len(neurons)
     if m < 2:
         return neurons
-    hidden = problem.hidden(neurons.U)
+    hidden = problem.hidden_of(neurons)
     vectors = (hidden[:, None, :] * neurons.alpha.T).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
@@ -114,5 +124,5 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
             dependences, some = np.delete(dependences, k, axis=0), np.delete(some, k)
     t = t / lengths
     kept = neurons.take(active)
-    kept = Neurons(kept.U * t[active, None], kept.alpha, kept.intercept).balanced()
+    kept = replace(kept, U=kept.U * t[active, None]).balanced()
     return kept if problem.objective(kept) <= ceiling else neurons

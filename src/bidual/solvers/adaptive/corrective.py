@@ -83,17 +83,26 @@ class Corrected:
 
     def neurons(self, atoms: Neurons) -> Neurons:
         """The atoms in use, scaled."""
-        kept = self.support
-        return Neurons(atoms.U[kept] * self.t[kept, None], atoms.alpha[kept], self.intercept)
+        kept = atoms.take(self.support)
+        return replace(kept, U=kept.U * self.t[self.support, None], intercept=self.intercept)
 
 
 def corrected(
-    problem: Problem, loss: Loss, atoms: Neurons, t: FloatArray, steps: int = 8, tol: float = 1e-9
+    problem: Problem,
+    loss: Loss,
+    atoms: Neurons,
+    t: FloatArray,
+    steps: int = 8,
+    tol: float = 1e-9,
+    hidden: FloatArray | None = None,
 ) -> Corrected:
-    """Proximal Newton on the magnitudes of ``atoms`` (reduced coordinates), starting from ``t``."""
-    X, Y, w = problem.reduced, problem.Y, problem.w
+    """Proximal Newton on the magnitudes of ``atoms``, starting from ``t``.
+
+    ``hidden`` is what the atoms compute, ``(n, m)``; None: that of ordinary neurons in reduced coordinates.
+    """
+    Y, w = problem.Y, problem.w
     C, free = Y.shape[1], problem.fit_intercept
-    H = problem.pool(np.maximum(X @ atoms.U.T, 0.0))
+    H = problem.pool(np.maximum(problem.reduced @ atoms.U.T, 0.0)) if hidden is None else hidden
     costs = problem.beta * atoms.costs
     b = atoms.intercept
 
