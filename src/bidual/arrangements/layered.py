@@ -132,14 +132,15 @@ def enumerate_layered(X: FloatArray, m1: int, max_cells: int = MAX_CELLS) -> Lay
     n, rank = X.shape
     advice = f"three layers with m1={m1} on {n} rows of rank {rank} have more than {max_cells:,} activation patterns: "
     advice += "use method='adaptive' or 'sampled', fewer rows or columns, or a smaller m1"
-    if count_patterns(n, rank) > max_cells:
+    # degenerate data have fewer patterns than promised: some are worth counting
+    if _multisets(count_patterns(n, rank) // 4, m1) > max_cells:
         raise TooManyPatternsError(advice)
-    first = enumerate_patterns(X, max_patterns=max_cells)
+    first = enumerate_patterns(X)
     real = X.any(axis=1)
     # leaves that are nowhere active are as good as leaves of weight zero, which every cone holds
     useful = np.flatnonzero((first.active & real).any(axis=1))
     A = len(useful)
-    if comb(2 * A + m1 - 1, m1) > max_cells:
+    if _multisets(A, m1) > max_cells:
         raise TooManyPatternsError(advice)
     # (pattern, sign) is one number, plus first; branches of minus signs only compute nothing
     chosen = np.array(list(combinations_with_replacement(range(2 * A), m1)), dtype=np.int64).reshape(-1, m1)
@@ -180,6 +181,11 @@ def enumerate_layered(X: FloatArray, m1: int, max_cells: int = MAX_CELLS) -> Lay
     return LayeredPatterns(
         Tree((m1,)), masks, signs[index], _facets(first, n)[pattern[index]].swapaxes(1, 2), complete=True, tol=tol
     )
+
+
+def _multisets(A: int, m1: int) -> int:
+    """Multisets of m1 signed patterns of A with at least one plus sign."""
+    return comb(2 * A + m1 - 1, m1) - comb(A + m1 - 1, m1) if A else 0
 
 
 def _facets(patterns: Patterns, n: int) -> BoolArray:

@@ -18,6 +18,10 @@ from bidual.certificates.patterns import MANY, ConeBounds
 from bidual.problem import ParallelProblem
 
 
+#: Directions of two outputs on a half circle.
+HEADS = 48
+
+
 class LayeredBounds(ConeBounds):
     """Bounds of the constraint over the cells of branches; see :class:`~bidual.certificates.patterns.ConeBounds`."""
 
@@ -29,16 +33,26 @@ class LayeredBounds(ConeBounds):
 
     def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:
         """See :meth:`ConeBounds.lower_bound`."""
-        if self.patterns.complete and self.problem.n_outputs > 1:
-            # spectral norms, cones ignored: rigorous but loose
-            gradients = self._pattern_gradients(V)
-            worst = float(np.linalg.norm(gradients, 2, axis=(0, 2)).max(initial=0.0)) if gradients.size else 0.0
+        C = self.problem.n_outputs
+        if self.patterns.complete and C > 1:
+            worst = self._spectral(V) if C > 2 else min(self._spectral(V), self._fan(V))
             return lower_bound(self.problem, V, worst, self._upper(worst, V))
         self.start(V, known)
         if len(self.patterns) > MANY:
             self.tighten(self.problem.beta)
         value = self.maximum()
         return lower_bound(self.problem, V, value, self._upper(value, V))
+
+    def _spectral(self, V: FloatArray) -> float:
+        """Several outputs: spectral norms, cones ignored."""
+        gradients = self._pattern_gradients(V)
+        return float(np.linalg.norm(gradients, 2, axis=(0, 2)).max(initial=0.0)) if gradients.size else 0.0
+
+    def _fan(self, V: FloatArray) -> float:
+        r"""Two outputs: a head is within :math:`\pi / 2k` of one of k directions and their opposites."""
+        angles = np.arange(HEADS) * np.pi / HEADS
+        self.start(V @ np.stack([np.cos(angles), np.sin(angles)]))
+        return self.maximum() / float(np.cos(0.5 * np.pi / HEADS))
 
     def _pattern_gradients(self, V: FloatArray) -> FloatArray:
         gates, rows = self.patterns.gates, self._rows

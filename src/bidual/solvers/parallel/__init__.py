@@ -12,9 +12,10 @@ from bidual.solvers.closed_form import closed_form
 from bidual.solvers.constant import search
 from bidual.solvers.finite import cone_bounds, every_pattern, few_of, finite_program, some_patterns
 from bidual.solvers.parallel.cells import all_cells, few_cells, no_formula, some_cells
-from bidual.solvers.parallel.generation import solve_parallel
+from bidual.solvers.parallel.generation import solve_parallel, solve_several_outputs
 from bidual.solvers.parallel.pricing import search_parallel
 from bidual.solvers.parallel.program import LayeredProgram
+from bidual.solvers.several import solve_several
 
 finite_program.register(ParallelProblem, LayeredProgram)
 cone_bounds.register(ParallelProblem, LayeredBounds)
@@ -22,6 +23,7 @@ every_pattern.register(ParallelProblem, all_cells)
 few_of.register(ParallelProblem, few_cells)
 some_patterns.register(ParallelProblem, some_cells)
 closed_form.register(ParallelProblem, no_formula)
+solve_several.register(ParallelProblem, solve_several_outputs)
 search.register(ParallelProblem, search_parallel)
 solve_adaptive.register(ParallelProblem, solve_parallel)
 

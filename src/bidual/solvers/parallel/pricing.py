@@ -16,8 +16,8 @@ from bidual._typing import FloatArray
 from bidual.problem import ParallelProblem, SubNetworks
 from bidual.solvers.parallel.cells import cells_of, random_branches, random_signs
 
-#: Branches that pricing starts from and how many it polishes, in every round and in the audit at the end.
-ROUND, AUDIT = (64, 8), (512, 48)
+#: Branches that pricing starts from and how many it polishes: in the first rounds, the later ones and the audit.
+ROUND, CAREFUL, AUDIT = (64, 8), (128, 16), (512, 48)
 #: Steps of the ascent, and their lengths.
 STEPS, LENGTHS = 25, (1.0, 0.5, 0.2, 0.05, 0.01)
 #: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of a cone that it can afford.
@@ -94,7 +94,7 @@ class Search:
             noise = rng.standard_normal(some.U.shape) / np.sqrt(some.U.shape[1])
             # other signs on the same leaves are another branch
             signs = np.where(rng.random((len(some), 1)) < 0.3, random_signs(problem, len(some), rng), some.signs)
-            found = found.joined(units).joined(replace(some, U=some.U + spread * noise, signs=signs))
+            found = found.joined(units).joined(unit_cost(replace(some, U=some.U + spread * noise, signs=signs)))
         _, _, directions = np.linalg.svd(V, full_matrices=False)
         choice = directions[rng.integers(len(directions), size=len(found))]
         _, heads = self.values(found, V)
