@@ -62,22 +62,35 @@ class Tree:
 
     def masks(self, pre: FloatArray, signs: FloatArray) -> BoolArray:
         """Which nodes are active, ``(n, K, nodes)``, for pre-activations of the leaves ``(n, K, T)``."""
-        return self._climb(pre, signs)[1]
+        return np.concatenate(self._climb(pre, signs)[1], axis=2)
 
     def value(self, pre: FloatArray, signs: FloatArray) -> FloatArray:
         """What the roots compute, ``(n, K)``."""
         return self._climb(pre, signs)[0]
 
-    def _climb(self, pre: FloatArray, signs: FloatArray) -> tuple[FloatArray, BoolArray]:
+    def gates(self, pre: FloatArray, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What the roots compute, and its derivatives by the pre-activations of the leaves, ``(n, K, T)``."""
+        value, active = self._climb(pre, signs)
+        gates: FloatArray = active[-1].astype(np.float64)
+        end = self.edges
+        for m, size, now in zip(self.widths[::-1], self.sizes[-2::-1], active[-2::-1], strict=True):
+            step = (now * signs[:, end - size : end]).reshape(*gates.shape, m)
+            step *= gates[..., None]
+            gates = step.reshape(*gates.shape[:2], size)
+            end -= size
+        return value, gates
+
+    def _climb(self, pre: FloatArray, signs: FloatArray) -> tuple[FloatArray, list[BoolArray]]:
         n, K, _ = pre.shape
         active, start = [pre >= 0], 0
         hidden = np.maximum(pre, 0.0)
         for m, size in zip(self.widths, self.sizes, strict=False):
-            hidden = (hidden * signs[:, start : start + size]).reshape(n, K, size // m, m).sum(axis=-1)
+            s = signs[:, start : start + size].reshape(K, size // m, m)
+            hidden = np.einsum("nkgm,kgm->nkg", hidden.reshape(n, K, size // m, m), s)
             active.append(hidden >= 0)
-            hidden = np.maximum(hidden, 0.0)
+            np.maximum(hidden, 0.0, out=hidden)
             start += size
-        return hidden[:, :, 0], np.concatenate(active, axis=2)
+        return hidden[:, :, 0], active
 
     def coefficients(self, masks: BoolArray, signs: FloatArray) -> list[FloatArray]:
         r"""How the leaves enter the levels on a fixed pattern.
@@ -98,7 +111,3 @@ class Tree:
             levels.append(now)
             start, below = start + size, self.leaves // self.sizes[len(levels) - 1]
         return [*levels, now * masks[..., -1:]]
-
-    def gates(self, pre: FloatArray, signs: FloatArray) -> FloatArray:
-        """Derivatives of the roots by the pre-activations of the leaves, ``(n, K, T)``."""
-        return self.coefficients(self.masks(pre, signs), signs[None])[-1]

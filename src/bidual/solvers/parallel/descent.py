@@ -18,6 +18,7 @@ def descend(
     loss: Loss,
     branches: SubNetworks,
     max_iter: int,
+    tol: float = 1e-10,
     stop: Callable[[], bool] = lambda: False,
 ) -> SubNetworks:
     r"""Lower :math:`L(F) + \tfrac\beta2 \sum_k (\|W_k\|_F^2 + \|\alpha_k\|^2)` from ``branches``; signs stay.
@@ -26,6 +27,8 @@ def descend(
     ----------
     loss : Loss
         A smooth one: that of the problem, or a smoothed version of it.
+    tol : float
+        Relative decrease of one step at which to stop.
     stop : callable
         Asked after every step.
     """
@@ -43,14 +46,13 @@ def descend(
     def value(x: FloatArray) -> tuple[float, FloatArray]:
         U, alpha, b = unpack(x)
         pre = problem.leaves(U)
-        gates = tree.gates(pre, branches.signs)
-        phi = np.einsum("nkt,nkt->nk", gates, pre)
+        phi, gates = tree.gates(pre, branches.signs)
         F = phi @ alpha + (b if len(b) else 0.0)
         penalised = x[: cut[1]]
         objective = loss.value(F, Y, w) + 0.5 * beta * float(penalised @ penalised)
         dF = loss.gradient(F, Y, w)
-        d_pre = (dF @ alpha.T)[:, :, None] * gates
-        dU = d_pre.reshape(len(M), -1).T @ M
+        gates *= (dF @ alpha.T)[:, :, None]
+        dU = gates.reshape(len(M), -1).T @ M
         parts = [dU.ravel() + beta * U.ravel(), (phi.T @ dF + beta * alpha).ravel()]
         return objective, np.concatenate([*parts, dF.sum(axis=0) if len(b) else b])
 
@@ -60,7 +62,7 @@ def descend(
 
     free = branches.intercept if problem.fit_intercept else np.zeros(0)
     start = np.concatenate([branches.U.ravel(), branches.alpha.ravel(), free])
-    options = {"maxiter": max_iter, "maxcor": 20, "maxfun": 2 * max_iter, "ftol": 1e-12, "gtol": 1e-10}
+    options = {"maxiter": max_iter, "maxcor": 20, "maxfun": 2 * max_iter, "ftol": tol, "gtol": 1e-10}
     found = minimize(value, start, jac=True, method="L-BFGS-B", callback=ask, options=options)
     U, alpha, b = unpack(found.x)
     return replace(branches, U=U, alpha=alpha, intercept=b if len(b) else branches.intercept)

@@ -30,7 +30,7 @@ PROOF_CELLS = 3_000
 #: Branches that may enter in one round, and the number of rounds without use after which they leave.
 BATCH, REST = 16, 4
 #: Branches to begin with, and steps of a descent.
-BEGIN, DESCENT = 40, 400
+BEGIN, DESCENT = 32, 300
 #: Cone rows up to which weights are re-optimised on fixed cells by the conic solver.
 CONIC_ROWS = 12_000
 #: Gap below which descending is rarely of use, and pricing takes more care.
@@ -103,11 +103,12 @@ class Generation:
         self.branches = problem.no_neurons(np.zeros(problem.n_outputs))
         self.objective = problem.objective(self.branches)
         self.pool, self.age = self.branches, np.zeros(0, dtype=np.int64)
+        some = random_branches(problem, BEGIN, rng)
+        some = replace(some, U=some.U / np.sqrt(BEGIN), alpha=some.alpha / np.sqrt(BEGIN))
         start = options.start
-        if not isinstance(start, SubNetworks):
-            start = random_branches(problem, BEGIN, rng)
-            start = replace(start, U=start.U / np.sqrt(BEGIN), alpha=start.alpha / np.sqrt(BEGIN))
-        self.move(start)
+        if isinstance(start, SubNetworks):
+            some = self.started(start, some.take(np.arange(BEGIN // 4)))
+        self.move(some)
 
     @property
     def loss(self) -> Loss:
@@ -127,7 +128,7 @@ class Generation:
 
     def move(self, branches: SubNetworks) -> None:
         """Descend from these branches; those that live come to hand."""
-        moved = descend(self.problem, self.loss, branches, DESCENT, self.late)
+        moved = descend(self.problem, self.loss, branches, DESCENT, 1e-3 * self.options.tol, self.late)
         self.offer(moved)
         self.take(moved.take(moved.costs > 1e-5 * moved.costs.max(initial=0.0)))
 

@@ -17,9 +17,9 @@ from bidual.problem import ParallelProblem, SubNetworks
 from bidual.solvers.parallel.cells import cells_of, random_branches, random_signs
 
 #: Branches that pricing starts from and how many it polishes: in the first rounds, the later ones and the audit.
-ROUND, CAREFUL, AUDIT = (64, 8), (128, 16), (512, 48)
-#: Steps of the ascent, and their lengths.
-STEPS, LENGTHS = 25, (1.0, 0.5, 0.2, 0.05, 0.01)
+ROUND, CAREFUL, AUDIT = (64, 8), (128, 16), (384, 48)
+#: Steps of the ascent, the one after which only the best go on, and their lengths.
+STEPS, SIEVE, LENGTHS = 25, 4, (1.0, 0.4, 0.1, 0.02)
 #: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of a cone that it can afford.
 HOPS, NEIGHBOURS, ENTRIES = 12, 6, 40_000
 #: Entries of the arrays of one batch of the ascent.
@@ -60,11 +60,12 @@ class Search:
         alpha, signs = branches.alpha, branches.signs
         for step in range(STEPS):
             pre = problem.leaves(U[moving])
-            gates = problem.tree.gates(pre, signs[moving])
+            phi, gates = problem.tree.gates(pre, signs[moving])
             pull = V @ alpha[moving].T
             if step == 0:
-                best = np.einsum("nkt,nkt,nk->k", gates, pre, pull)
-            gradient = ((gates * pull[:, :, None]).reshape(len(problem.M), -1).T @ problem.M).reshape(len(moving), -1)
+                best = np.einsum("nk,nk->k", phi, pull)
+            gates *= pull[:, :, None]
+            gradient = (gates.reshape(len(problem.M), -1).T @ problem.M).reshape(len(moving), -1)
             norms = np.linalg.norm(gradient, axis=1, keepdims=True)
             target = np.where(norms > 0, gradient / np.where(norms > 0, norms, 1.0), U[moving])
             trials = U[moving] + lengths * (target - U[moving])
@@ -77,6 +78,8 @@ class Search:
             U[moving[better]] = trials[k, each][better]
             best[moving[better]] = values.max(axis=0)[better]
             moving = moving[better]
+            if step == SIEVE:  # most of the hopeless can be told by now
+                moving = moving[best[moving] >= np.quantile(best, 0.7)]
             if not len(moving):
                 break
         moved = replace(branches, U=U)
@@ -84,22 +87,25 @@ class Search:
         return replace(moved, alpha=heads), values
 
     def starts(self, V: FloatArray, near: SubNetworks, count: int) -> SubNetworks:
-        """Random branches, and the neighbourhood of ``near``, each with heads up and down."""
+        """Random branches with heads up and down, and the neighbourhood of ``near``."""
         problem, rng = self.problem, self.rng
-        found = random_branches(problem, count, rng)
+        found = self._headed(random_branches(problem, count, rng), V)
+        found = found.joined(replace(found, alpha=-found.alpha))
         if len(near):
             units = unit_cost(near)
-            some = units.take(rng.integers(len(units), size=count // 2))
+            some = units.take(rng.integers(len(units), size=count))
             spread = rng.choice([0.01, 0.1, 0.5], size=(len(some), 1))
             noise = rng.standard_normal(some.U.shape) / np.sqrt(some.U.shape[1])
             # other signs on the same leaves are another branch
             signs = np.where(rng.random((len(some), 1)) < 0.3, random_signs(problem, len(some), rng), some.signs)
-            found = found.joined(units).joined(unit_cost(replace(some, U=some.U + spread * noise, signs=signs)))
-        _, _, directions = np.linalg.svd(V, full_matrices=False)
-        choice = directions[rng.integers(len(directions), size=len(found))]
-        _, heads = self.values(found, V)
-        heads = np.where(heads.any(axis=1, keepdims=True), heads, choice)
-        return replace(found, alpha=heads).joined(replace(found, alpha=-heads))
+            moved = unit_cost(replace(some, U=some.U + spread * noise, signs=signs))
+            found = found.joined(self._headed(units.joined(moved), V))
+        return found
+
+    def _headed(self, branches: SubNetworks, V: FloatArray) -> SubNetworks:
+        """The same branches with the heads that help most; any for those that compute nothing."""
+        values, heads = self.values(branches, V)
+        return replace(branches, alpha=np.where((values > 0)[:, None], heads, np.eye(1, V.shape[1])))
 
     def run(self, V: FloatArray, near: SubNetworks, starts: int, polished: int) -> tuple[SubNetworks, FloatArray]:
         """Branches and values, best first; the best so many are polished."""
@@ -171,7 +177,7 @@ def search_parallel(
     nothing = reduced.no_neurons(np.zeros(problem.n_outputs))
     if not reduced.M.size:
         return 0.0
-    return float(Search(reduced, rng).run(V, nothing, *AUDIT)[1].max(initial=0.0))
+    return float(Search(reduced, rng).run(V, nothing, *CAREFUL)[1].max(initial=0.0))
 
 
 def _project(point: FloatArray, normals: FloatArray) -> FloatArray:
