@@ -108,7 +108,7 @@ def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, fl
     found = []
     for architecture, rounds in ((Parallel(M1), 1), ("two_layer", 30)):
         model = ReLUClassifierCV(
-            architecture=architecture, n_betas=5, beta_min_ratio=3e-3, cv=3, tol=2e-2, max_iter=rounds, random_state=seed
+            architecture=architecture, n_betas=4, beta_min_ratio=4e-3, cv=3, tol=2e-2, max_iter=rounds, random_state=seed
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -117,7 +117,7 @@ def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, fl
     module = ParallelModule([X.shape[1], M1, 1, 1], K, bias=True, intercept=True, seed=seed)
     descend(
         module, X, signs, beta=BETA / len(X), loss="logistic", penalty=lambda m: m.path_norm(), optimiser="adam",
-        rate=1e-2, epochs=300, records=1,
+        rate=1e-2, epochs=200, records=1,
     )  # fmt: skip
     right = (module.network().predict(X_test) > 0) == (y_test == y.max())
     return found[0], found[1], float(right.mean())
