@@ -13,6 +13,7 @@ from bidual.estimators import (
     ReLURegressor,
     ReLURegressorCV,
 )
+from bidual.low_rank import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.models import Model, load
 from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, ParallelNetwork, TwoLayerNetwork
 from bidual.paths import SolutionPath, beta_max, solution_path
@@ -28,6 +29,7 @@ __all__ = [
     "GatedNetwork",
     "Improved",
     "LinearNetRegressor",
+    "LowRankGuarantee",
     "Model",
     "Network",
     "NeuralCollapse",
@@ -46,6 +48,8 @@ __all__ = [
     "count_patterns",
     "enumerate_patterns",
     "load",
+    "low_rank",
+    "low_rank_guarantee",
     "neural_collapse",
     "polish",
     "sample_patterns",

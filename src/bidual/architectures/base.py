@@ -15,6 +15,7 @@ from typing import ClassVar
 import scipy.sparse as sp
 
 from bidual._typing import Array, FloatArray
+from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.problem import GatedNeurons, Neurons, Problem
 
@@ -59,6 +60,12 @@ class Architecture(ABC):
 
     #: The string that stands for the default instance.
     name: ClassVar[str]
+
+    def settled(
+        self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool
+    ) -> Architecture:
+        """The same architecture with every option that depends on the training problem decided."""
+        return self
 
     @abstractmethod
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:

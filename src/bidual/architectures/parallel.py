@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
 from bidual.architectures.base import Architecture, Lift
+from bidual.architectures.low_rank import LowRank, price_of_rank
+from bidual.losses import Loss
 from bidual.networks import Network, ParallelNetwork
 from bidual.problem import Neurons, ParallelProblem, SubNetworks
 from bidual.tree import Tree
@@ -34,9 +35,13 @@ class Parallel(Architecture):
         Widths of further hidden layers. The branches are then *trees*: a neuron feeds one neuron of the next layer, so
         that the layers below the last hidden one have m1, m2, ... neurons for each neuron above them. (A branch of 002
         eq. 1 shares neurons, which is a tree with equal subtrees: the optimum over trees is a lower bound for it.)
-    rank : int or None, default=None
+    rank : int, "auto" or None, default=None
         Train on the best approximation of X of this rank (002 sec. 3.1): the first-layer weights lie in the span of its
-        leading singular directions. :func:`bidual.low_rank` chooses it for a factor, and says what it may cost.
+        leading singular directions. "auto" is the smallest rank that costs at most ``factor``.
+        :func:`bidual.low_rank` tells what a rank may cost.
+    factor : float, default=1.1
+        With ``rank="auto"``: the objective may be at most so many times that of the optimum on all of X (002 Theorem
+        2, see :mod:`bidual.architectures.low_rank`).
 
     Notes
     -----
@@ -52,14 +57,24 @@ class Parallel(Architecture):
 
     name = "parallel"
 
-    def __init__(self, m1: int = 3, m2: int = 1, deeper: Sequence[int] = (), rank: int | None = None) -> None:
+    def __init__(
+        self,
+        m1: int = 3,
+        m2: int = 1,
+        deeper: Sequence[int] = (),
+        rank: int | str | None = None,
+        factor: float = 1.1,
+    ) -> None:
         for label, value in [("m1", m1), ("m2", m2), *(("deeper", m) for m in deeper)]:
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            if not _counts(value):
                 raise ValueError(f"{label}: widths must be integers >= 1, got {value!r}")
-        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1):
-            raise ValueError(f"rank must be an integer >= 1 or None, got {rank!r}; bidual.low_rank chooses one")
+        if not (rank is None or rank == "auto" or _counts(rank)):
+            raise ValueError(f"rank must be an integer >= 1, 'auto' or None, got {rank!r}")
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not 1 <= factor < np.inf:
+            raise ValueError(f"factor must be a number >= 1, got {factor!r}")
         self.m1, self.m2, self.deeper = int(m1), int(m2), tuple(int(m) for m in deeper)
-        self.rank = None if rank is None else int(rank)
+        self.rank = rank
+        self.factor = float(factor)
 
     @property
     def tree(self) -> Tree:
@@ -71,11 +86,29 @@ class Parallel(Architecture):
         """Neurons of the last hidden layer."""
         return (self.m1, self.m2, *self.deeper)[-1]
 
+    def price_of_rank(
+        self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool
+    ) -> LowRank:
+        """What the ranks of X may cost."""
+        leaves = self.tree.leaves * self.copies
+        return price_of_rank(X, Y, w, loss=loss, beta=beta, fit_intercept=fit_intercept, leaves=leaves)
+
+    def settled(
+        self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool
+    ) -> Parallel:
+        if self.rank != "auto":
+            return self
+        if not beta > 0:
+            raise ValueError("rank='auto' needs beta > 0: without weight decay every rank may cost anything")
+        table = self.price_of_rank(X, Y, w, loss=loss, beta=beta, fit_intercept=fit_intercept)
+        return Parallel(self.m1, self.m2, self.deeper, table.rank_for(self.factor), self.factor)
+
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> ParallelLift:
-        V = None
-        if self.rank is not None and self.rank < X.shape[1]:
-            V = np.linalg.svd(X, full_matrices=False)[2][: self.rank].T
-        return ParallelLift(X, bias, self, V)
+        return ParallelLift(X, bias, self)
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
 class ParallelLift(Lift):
@@ -85,10 +118,14 @@ class ParallelLift(Lift):
     :math:`\alpha / \sqrt{m_2}`, whose path regulariser is :math:`\|W\|_F \|\alpha\|` (002 Proposition 1).
     """
 
-    def __init__(self, X: FloatArray, bias: bool, architecture: Parallel, V: FloatArray | None = None) -> None:
-        self.bias, self.architecture, self.V = bias, architecture, V
+    def __init__(self, X: FloatArray, bias: bool, architecture: Parallel) -> None:
+        self.bias, self.architecture = bias, architecture
         self.d = X.shape[1]
-        columns = X if V is None else X @ V
+        self.rank: int | None = None
+        if architecture.rank is not None:
+            self.rank = min(int(architecture.rank), *X.shape)
+        self.V = None if self.rank is None else np.linalg.svd(X, full_matrices=False)[2][: self.rank].T
+        columns = X if self.V is None else X @ self.V
         self.scale = float(np.sqrt(architecture.copies))
         self.M = self.scale * (np.column_stack([columns, np.ones(len(X))]) if bias else columns)
         self.problem_type = partial(ParallelProblem, tree=architecture.tree)
@@ -161,8 +198,3 @@ def _unfold(tree: Tree, layers: list[FloatArray], first: FloatArray, root: int) 
         signs.append(np.where(weight < 0, -1.0, 1.0).T.ravel())
         nodes = chosen.T.ravel()
     return (size[:, None] * first[nodes]).ravel(), np.concatenate(signs[::-1])
-
-
-def leaves_of(architecture: Parallel) -> int:
-    """Paths from the input to the last hidden layer of a branch, counted with copies: the m1 m2 of 002 Theorem 2."""
-    return prod((architecture.m1, architecture.m2, *architecture.deeper))
