@@ -108,7 +108,13 @@ def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, fl
     found = []
     for architecture, rounds in ((Parallel(M1), 1), ("two_layer", 30)):
         model = ReLUClassifierCV(
-            architecture=architecture, n_betas=4, beta_min_ratio=4e-3, cv=3, tol=2e-2, max_iter=rounds, random_state=seed
+            architecture=architecture,
+            n_betas=4,
+            beta_min_ratio=4e-3,
+            cv=3,
+            tol=2e-2,
+            max_iter=rounds,
+            random_state=seed,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
