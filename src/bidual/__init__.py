@@ -7,6 +7,8 @@ from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
     DeepReLUClassifier,
+    LayerwiseClassifier,
+    LayerwiseRegressor,
     LinearNetRegressor,
     ReLUClassifier,
     ReLUClassifierCV,
@@ -15,7 +17,15 @@ from bidual.estimators import (
 )
 from bidual.low_rank import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.models import Model, load
-from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, ParallelNetwork, TwoLayerNetwork
+from bidual.networks import (
+    BatchNormNetwork,
+    DeepNetwork,
+    GatedNetwork,
+    LayerwiseNetwork,
+    Network,
+    ParallelNetwork,
+    TwoLayerNetwork,
+)
 from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
@@ -28,6 +38,9 @@ __all__ = [
     "DeepReLUClassifier",
     "GatedNetwork",
     "Improved",
+    "LayerwiseClassifier",
+    "LayerwiseNetwork",
+    "LayerwiseRegressor",
     "LinearNetRegressor",
     "LowRankGuarantee",
     "Model",

@@ -10,7 +10,7 @@ objective :math:`L(F) + \tfrac\beta2 \sum_j (\|u_j\|^2 + \|\alpha_j\|^2)` at bal
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -61,9 +61,7 @@ class Neurons:
 
     def in_units(self, inputs: float, outputs: float, shift: FloatArray) -> Neurons:
         """The same neurons for features times ``inputs`` and outputs times ``outputs`` plus ``shift``."""
-        return replace(
-            self, U=self.U / inputs, alpha=self.alpha * outputs, intercept=self.intercept * outputs + shift
-        )
+        return replace(self, U=self.U / inputs, alpha=self.alpha * outputs, intercept=self.intercept * outputs + shift)
 
 
 @dataclass(frozen=True)
@@ -263,7 +261,7 @@ class ParallelProblem(Problem):
         The shape of the branches.
     """
 
-    tree: Tree = Tree((1,))
+    tree: Tree = field(default=Tree((1,)))
 
     plain: ClassVar[bool] = False
 

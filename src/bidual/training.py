@@ -106,7 +106,7 @@ class TrainingSet:
     def at(self, beta: float) -> TrainingSet:
         """The same data with another positive ``beta``."""
         problem = self.problem
-        where = {"loss": problem.loss, "beta": float(beta), "fit_intercept": problem.fit_intercept}
+        where: dict[str, Any] = {"loss": problem.loss, "beta": float(beta), "fit_intercept": problem.fit_intercept}
         if self.architecture.settled(self.X, problem.Y, problem.w, **where) != self.architecture:
             return TrainingSet.pose(
                 self.X, problem.Y, problem.w, architecture=self.architecture, bias=self.bias, **where

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,11 @@ class Parallel(Architecture):
     """
 
     name = "parallel"
+    m1: int
+    m2: int
+    deeper: tuple[int, ...]
+    rank: int | str | None
+    factor: float
 
     def __init__(
         self,
@@ -107,7 +113,7 @@ class Parallel(Architecture):
         return ParallelLift(X, bias, self)
 
 
-def _counts(value: object) -> bool:
+def _counts(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
@@ -166,7 +172,9 @@ class ParallelLift(Lift):
         if self.V is not None:
             first = first @ self.V
         if self.bias:
-            first = np.concatenate([first, np.zeros((*first.shape[:2], 1)) if bias is None else bias[..., None]], axis=2)
+            first = np.concatenate(
+                [first, np.zeros((*first.shape[:2], 1)) if bias is None else bias[..., None]], axis=2
+            )
         unfolded = [
             (*_unfold(tree, [W[k] for W in network.layers[1:-1]], first[k], j), network.layers[-1][k, j])
             for k in range(network.n_branches)

@@ -17,7 +17,6 @@ from bidual.certificates.dual import DualBound, lower_bound
 from bidual.certificates.patterns import MANY, ConeBounds
 from bidual.problem import ParallelProblem
 
-
 #: Directions of two outputs on a half circle.
 HEADS = 48
 

@@ -5,6 +5,7 @@ from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convert import as_network, from_arrays, from_sklearn, from_torch, from_torch_file
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
+from bidual.networks.layerwise import LayerwiseNetwork
 from bidual.networks.parallel import ParallelNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
@@ -13,6 +14,7 @@ __all__ = [
     "BatchNormNetwork",
     "DeepNetwork",
     "GatedNetwork",
+    "LayerwiseNetwork",
     "Network",
     "ParallelNetwork",
     "TwoLayerNetwork",

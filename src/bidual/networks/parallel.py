@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ParallelNetwork(Network):
-    r"""K branches, each a deep ReLU network: :math:`f(X) = \sum_k ((X W_{1k})_+ \cdots W_{L-1,k})_+ W_{Lk} + b` (002 eq. 1).
+    r"""Branches side by side: :math:`f(X) = \sum_k ((X W_{1k})_+ \cdots W_{L-1,k})_+ W_{Lk} + b` (002 eq. 1).
 
     With biases of the first layer, which count as one more input. The penalty is the path regulariser
 
@@ -90,21 +91,26 @@ class ParallelNetwork(Network):
             return {"m1": m1}
         # layer l of a tree has m_l nodes below each node of the layer above
         widths = [W.shape[2] for W in self.layers[:-1]]
-        inner = [a // b if a % b == 0 else a for a, b in zip(widths[:-2], widths[1:-1], strict=True)]
+        inner = [a // b if a % b == 0 else a for a, b in pairwise(widths[:-1])]
         fans = [*inner, widths[-2]]
         return {"m1": fans[0], "m2": (*fans[1:], widths[-1])[0], "deeper": (*fans[1:], widths[-1])[1:]}
 
-    def branches(self, X: FloatArray) -> FloatArray:
-        """What the branches put out, ``(n, K, C)``."""
+    @property
+    def output_weights(self) -> FloatArray:
+        """The last layers of all branches below each other, ``(K m_{L-1}, C)``."""
+        return self.layers[-1].reshape(-1, self.n_outputs)
+
+    def hidden(self, X: FloatArray) -> FloatArray:
+        """Activations of the last hidden layers of all branches side by side, ``(n, K m_{L-1})``."""
         A = np.einsum("nd,kdm->nkm", X, self.layers[0], optimize=True)
         if self.hidden_bias is not None:
             A = A + self.hidden_bias
-        for W in self.layers[1:]:
+        for W in self.layers[1:-1]:
             A = np.einsum("nkm,kml->nkl", np.maximum(A, 0.0), W, optimize=True)
-        return A
+        return np.maximum(A, 0.0).reshape(len(X), len(self.output_weights))
 
     def forward(self, X: FloatArray) -> FloatArray:
-        return np.asarray(self.branches(X).sum(axis=1) + self.intercept)
+        return self.hidden(X) @ self.output_weights + self.intercept
 
     def path_norms(self) -> FloatArray:
         """What each branch costs, ``(K,)``."""
@@ -132,7 +138,7 @@ class ParallelNetwork(Network):
         w, widths = data["weights"], data["widths"]
         layers = [
             np.asarray(w[f"layer_{k}"], dtype=np.float64).reshape(-1, a, b)
-            for k, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True), start=1)
+            for k, (a, b) in enumerate(pairwise(widths), start=1)
         ]
         bias = w["hidden_bias"]
         return cls(layers, None if bias is None else np.reshape(bias, (-1, widths[1])), w["intercept"])

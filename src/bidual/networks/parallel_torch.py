@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -53,9 +54,7 @@ class ParallelModule(torch.nn.Module):
             values = 2.0 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1.0
             return torch.nn.Parameter((values / max(fan, 1) ** 0.5).to(dtype))
 
-        self.layers = torch.nn.ParameterList(
-            uniform((n_branches, a, b), a) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.layers = torch.nn.ParameterList(uniform((n_branches, a, b), a) for a, b in pairwise(widths))
         self.hidden_bias = uniform((n_branches, widths[1]), widths[0]) if bias else None
         self.intercept = torch.nn.Parameter(torch.zeros(widths[-1], dtype=dtype)) if intercept else None
 

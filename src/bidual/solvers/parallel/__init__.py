@@ -19,9 +19,9 @@ from bidual.solvers.several import solve_several
 
 finite_program.register(ParallelProblem, LayeredProgram)
 cone_bounds.register(ParallelProblem, LayeredBounds)
-every_pattern.register(ParallelProblem, all_cells)
-few_of.register(ParallelProblem, few_cells)
-some_patterns.register(ParallelProblem, some_cells)
+every_pattern.register(ParallelProblem, all_cells)  # type: ignore[arg-type]
+few_of.register(ParallelProblem, few_cells)  # type: ignore[arg-type]
+some_patterns.register(ParallelProblem, some_cells)  # type: ignore[arg-type]
 closed_form.register(ParallelProblem, no_formula)
 solve_several.register(ParallelProblem, solve_several_outputs)
 search.register(ParallelProblem, search_parallel)

@@ -16,7 +16,7 @@ from bidual.solvers.base import Options
 def all_cells(problem: ParallelProblem) -> LayeredPatterns:
     """All cells of three-layer branches."""
     _three_layers(problem)
-    return enumerate_layered(problem.reduced, *problem.tree.widths)
+    return enumerate_layered(problem.reduced, problem.tree.leaves)
 
 
 def few_cells(problem: ParallelProblem, limit: int) -> LayeredPatterns | None:
@@ -24,7 +24,7 @@ def few_cells(problem: ParallelProblem, limit: int) -> LayeredPatterns | None:
     if len(problem.tree.widths) > 1:
         return None
     try:
-        return enumerate_layered(problem.reduced, *problem.tree.widths, max_cells=limit)
+        return enumerate_layered(problem.reduced, problem.tree.leaves, max_cells=limit)
     except TooManyPatternsError:
         return None
 
@@ -81,7 +81,7 @@ def no_formula(problem: ParallelProblem) -> ClosedForm:
 
 def _constant(problem: ParallelProblem) -> FloatArray | None:
     """Weights that add a constant one, if there are any."""
-    one: FloatArray = np.linalg.lstsq(problem.M, np.ones(len(problem.M)), rcond=None)[0]
+    one = np.asarray(np.linalg.lstsq(problem.M, np.ones(len(problem.M)), rcond=None)[0], dtype=np.float64)
     return one if np.allclose(problem.M @ one, 1.0, rtol=0, atol=1e-9) else None
 
 

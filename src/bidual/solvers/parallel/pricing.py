@@ -168,9 +168,7 @@ def unit_cost(branches: SubNetworks) -> SubNetworks:
     return replace(kept, U=kept.U / u[alive, None], alpha=kept.alpha / a[alive, None])
 
 
-def search_parallel(
-    problem: ParallelProblem, V: FloatArray, random_state: int | np.random.RandomState | None
-) -> float:
+def search_parallel(problem: ParallelProblem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
     """The largest value of the dual constraint at ``V`` that local search finds."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
     reduced = replace(problem, M=problem.reduced)
