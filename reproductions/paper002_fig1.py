@@ -53,8 +53,8 @@ def run(context: Context) -> Outcome:
             model.fit(X, y)
         accuracies.append(float(np.mean(np.sign(model.predict(X_test)) == y_test)))
         train = float(np.mean(np.sign(model.predict(X)) == y))
-        axis.contourf(*np.moveaxis(grid, 2, 0), model.predict(grid.reshape(-1, 2)).reshape(200, 200), levels=[-99, 0, 99],
-                      colors=["#cfe2f3", "#f9d5c7"])  # fmt: skip
+        surface = model.predict(grid.reshape(-1, 2)).reshape(200, 200)
+        axis.contourf(*np.moveaxis(grid, 2, 0), surface, levels=[-99, 0, 99], colors=["#cfe2f3", "#f9d5c7"])
         axis.scatter(*X.T, c=np.where(y > 0, "C3", "C0"), s=14)
         axis.set(title=f"{name}: {accuracies[-1]:.0%}", aspect="equal")
         scope = "all networks" if model.certificate_.scope == "global" else "these patterns"

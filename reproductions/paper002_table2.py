@@ -63,7 +63,7 @@ def run(context: Context) -> Outcome:
     ]
     return Outcome(
         Verdict.HOLDS if never_below and closer else Verdict.PARTLY if never_below else Verdict.FAILS,
-        ours=f"optimum {N * best.objective_:.5f} in {ours[0]:.2f} s of CPU; lowest of 15 runs {N * lowest:.5f}, medians "
+        ours=f"optimum {N * best.objective_:.5f} in {ours[0]:.2f} s of CPU; lowest run {N * lowest:.5f}, medians "
         + ", ".join(f"{N * value:.5f}" for value in medians)
         + " for K = 5, 20, 40",
         sizes=f"{epochs} epochs",

@@ -77,7 +77,7 @@ def run(context: Context) -> Outcome:
     at_least = sum(word != "loss" for word in against_adam)
     share = at_least / len(names)
     header = [
-        "| set | three layers | two layers | Adam, same splits | paper: SGD | SGD, convex | Adam | Adam, convex | ours |",
+        "| set | three layers | two layers | Adam, ours | paper: SGD | SGD, convex | Adam | Adam, convex | ours |",
         "|" + "---|" * 9,
     ]
     text = (

@@ -76,7 +76,7 @@ class Parallel(Architecture):
                 raise ValueError(f"{label}: widths must be integers >= 1, got {value!r}")
         if not (rank is None or rank == "auto" or _counts(rank)):
             raise ValueError(f"rank must be an integer >= 1, 'auto' or None, got {rank!r}")
-        if isinstance(factor, bool) or not isinstance(factor, Real) or not 1 <= factor < np.inf:
+        if not _number(factor, Real) or not 1 <= factor < np.inf:
             raise ValueError(f"factor must be a number >= 1, got {factor!r}")
         self.m1, self.m2, self.deeper = int(m1), int(m2), tuple(int(m) for m in deeper)
         self.rank = rank
@@ -114,7 +114,11 @@ class Parallel(Architecture):
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return _number(value, Integral) and value >= 1
+
+
+def _number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and type(value) is not bool
 
 
 class ParallelLift(Lift):

@@ -97,7 +97,7 @@ class LayeredPatterns:
                 if level == 0:
                     needed = np.ones(seen.shape[:2], dtype=bool) if self.facets is None else self.facets[:, :, node]
                 else:
-                    needed = (seen > 0).any(axis=2) & (seen < 0).any(axis=2)
+                    needed = np.logical_and((seen > 0).any(axis=2), (seen < 0).any(axis=2))
                 cell, row = np.nonzero(needed)
                 side = np.where(self.masks[cell, row, start + node], 1.0, -1.0)
                 block = np.zeros((len(cell), T, r))
@@ -148,9 +148,9 @@ def enumerate_layered(X: FloatArray, m1: int, max_cells: int = MAX_CELLS) -> Lay
     signs = np.where(chosen < A, 1.0, -1.0)
     pattern = useful[chosen % max(A, 1)]
     leaves = first.active[pattern].swapaxes(1, 2)  # (B, n, m1)
-    plus = (leaves & (signs > 0)[:, None, :]).any(axis=2)
-    minus = (leaves & (signs < 0)[:, None, :]).any(axis=2)
-    mixed = plus & minus & real
+    plus = np.asarray((leaves & (signs > 0)[:, None, :]).any(axis=2))
+    minus = np.asarray((leaves & (signs < 0)[:, None, :]).any(axis=2))
+    mixed: BoolArray = np.asarray(plus & minus & real)
     free = mixed.sum(axis=1)
     dimension = m1 * rank
     counts = np.array([2**k if k <= dimension else count_patterns(k, dimension) for k in range(n + 1)], dtype=object)

@@ -176,7 +176,8 @@ class LayerwiseClassifier(ClassifierMixin, Layerwise):
 
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
-        F = self.network_.stages[-1].forward(self._features(X))
+        features = self._features(X)
+        F = self.network_.stages[-1].forward(features)
         return F[:, 0] if F.shape[1] == 1 else F
 
     def predict(self, X: Array) -> Array:

@@ -32,8 +32,7 @@ def descend(
     stop : callable
         Asked after every step.
     """
-    branches = branches.balanced()
-    assert isinstance(branches, SubNetworks)
+    branches = branches.balanced()  # type: ignore[assignment]
     if not len(branches):
         return branches
     M, Y, w, beta, tree = problem.M, problem.Y, problem.w, problem.beta, problem.tree

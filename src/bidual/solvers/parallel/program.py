@@ -34,7 +34,7 @@ class LayeredProgram(FiniteProgram):
         return self.patterns.normals(self.rows)
 
     @property
-    def cone_pairs(self) -> tuple[IntArray, IntArray]:  # type: ignore[override]
+    def cone_pairs(self) -> tuple[IntArray, IntArray]:
         """Cells and rows of the cone constraints."""
         return self._normals[:2]
 
