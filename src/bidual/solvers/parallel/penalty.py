@@ -115,7 +115,7 @@ class PenaltyForm:
         while epoch < self.epochs:
             epoch += 1
             order = torch.randperm(len(M), generator=stream)
-            for rows in (order,) if self.batch_size is None else order.split(self.batch_size):
+            for rows in (order,) if self.batch_size is None else order.split(self.batch_size):  # type: ignore[no-untyped-call]
                 stepper.zero_grad()
                 pre = torch.einsum("np,sctp->nsct", M[rows], Z)  # row, sign and output, cell, leaf
                 F = torch.einsum("nsct,nct,so->no", pre, levels[-1][rows], heads) + b
@@ -129,8 +129,8 @@ class PenaltyForm:
                 w = problem.w[rows.numpy()] * (len(M) / len(rows))
                 pull = problem.loss.gradient(F.detach().numpy(), problem.Y[rows.numpy()], w)
                 # any loss: its own gradient at the outputs is all that is needed
-                (problem.beta * norms + self.price * problem.beta * violated).backward(retain_graph=True)
-                F.backward(torch.as_tensor(pull))
+                (problem.beta * norms + self.price * problem.beta * violated).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+                F.backward(torch.as_tensor(pull))  # type: ignore[no-untyped-call]
                 stepper.step()
             objective = problem.objective(_branches(problem, cells, Z.detach().numpy(), b.detach().numpy()))
             if objective < best:
