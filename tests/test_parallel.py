@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import cvxpy as cp
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
-from bidual import Parallel, ParallelNetwork, ReLUClassifier, ReLURegressor, beta_max, certify, load
+from bidual import Certificate, Parallel, ParallelNetwork, ReLUClassifier, ReLURegressor, beta_max, certify, load
 from bidual.arrangements.enumerate import TooManyPatternsError
 from bidual.arrangements.layered import enumerate_layered
+from bidual.certificates.oracle import PatternProof
 from bidual.solvers.parallel import generation
 
 from .helpers import cvxpy_loss, gap_may_stay_open, gaussian_problem, lp_patterns, with_ones
@@ -188,7 +190,8 @@ def test_several_outputs_share_branches():
     y = np.maximum(X[:, 0], 0)
     one = ReLURegressor(0.02, architecture=Parallel(2), method="exact", **PAPER).fit(X, y)
     with gap_may_stay_open():
-        two = ReLURegressor(0.02, architecture=Parallel(2), random_state=0, **PAPER).fit(X, np.column_stack([y, y]))
+        two = ReLURegressor(0.02, architecture=Parallel(2), tol=1e-3, max_iter=15, random_state=0, **PAPER)
+        two.fit(X, np.column_stack([y, y]))
     # both outputs from the same branches: the problem of one output with y sqrt 2
     both = ReLURegressor(0.02, architecture=Parallel(2), method="exact", **PAPER).fit(X, np.sqrt(2) * y)
     assert two.objective_ == pytest.approx(both.objective_, rel=1e-3)
@@ -200,7 +203,9 @@ def test_the_bound_over_all_cells_for_several_outputs_is_proven():
     rng = np.random.default_rng(5)
     X, Y = rng.standard_normal((4, 2)), rng.standard_normal((4, 2))
     with gap_may_stay_open():
-        est = ReLURegressor(0.05, architecture=Parallel(2), method="exact", random_state=0, **PAPER).fit(X, Y)
+        est = ReLURegressor(
+            0.05, architecture=Parallel(2), method="exact", tol=1e-3, max_iter=15, random_state=0, **PAPER
+        ).fit(X, Y)
     assert est.certificate_.rigorous
     assert 0 < est.lower_bound_ <= est.objective_
     assert est.gap_ < 0.02
@@ -244,6 +249,18 @@ def test_certify_judges_any_parallel_network():
     assert verdict.rigorous
     assert verdict.lower_bound == pytest.approx(est.objective_, rel=1e-3)
     assert verdict.objective == pytest.approx(path_objective(network, X, y, 0.02))
+
+
+def test_certificates_are_verified_without_trust(tmp_path):
+    X, y, _ = gaussian_problem(8, n=5)
+    est = ReLURegressor(0.02, architecture=Parallel(2), method="exact").fit(X, y)
+    certificate = Certificate.load(est.certificate_.save(tmp_path / "certificate.json"))
+    assert certificate.verify(X, y, model=est)
+    assert not replace(certificate, lower_bound=1.01 * certificate.lower_bound).verify(X, y)
+    # a proof about two layers proves nothing about three
+    forged = replace(certificate, evidence=replace(certificate.evidence, proof=PatternProof()))
+    with pytest.raises(ValueError, match="says nothing about the neurons"):
+        forged.verify(X, y)
 
 
 def test_warm_start_keeps_the_network():

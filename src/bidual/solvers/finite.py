@@ -11,7 +11,7 @@ import numpy as np
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, enumerate_patterns, few_patterns, patterns_of, sample_patterns
 from bidual.certificates import ConeBounds, DualBound, relative_gap
-from bidual.certificates.oracle import PatternProof
+from bidual.certificates.oracle import PatternProof, Proof
 from bidual.losses import ConeForm
 from bidual.problem import Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -75,6 +75,12 @@ def some_patterns(problem: Problem, count: int, options: Options) -> Patterns:
         directions = options.start.U[:, : inputs.shape[1]]
         patterns = patterns_of(inputs, np.concatenate([directions, patterns.witnesses]))
     return patterns
+
+
+@singledispatch
+def pattern_proof(problem: Problem) -> Proof | None:
+    """The proof by all patterns that a certificate can keep for one output of a problem of this kind."""
+    return PatternProof() if problem.plain else None
 
 
 def solve_exact(problem: Problem, options: Options) -> Solution:
@@ -146,8 +152,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
-    # the proof by patterns is about one output and plain neurons, whose patterns are those of M
-    provable = patterns.complete and problem.n_outputs == 1 and problem.plain
+    proof = pattern_proof(problem) if patterns.complete and problem.n_outputs == 1 else None
     return Solution(
         neurons=neurons,
         bound=best,
@@ -158,7 +163,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         n_iter=n_iter,
         n_patterns=len(patterns),
         history=history,
-        proof=(best.V, PatternProof()) if provable else None,
+        proof=None if proof is None else (best.V, proof),
     )
 
 
