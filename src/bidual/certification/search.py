@@ -71,7 +71,8 @@ class Search:
             time_limit=None if limit == np.inf else share * limit,
             random_state=self.random_state,
             start=self.case.neurons,
-            audit=self.method == "local",
+            # what cannot be proven afterwards is at least looked at carefully
+            audit=self.method == "local" or not self.case.problem.plain,
         )
         self.better = solve_adaptive(self.case.problem, options)
         self.say(f"{self.better.method}{'' if self.better.rigorous else ', not proven'}", self.better.bound.value)
