@@ -112,7 +112,7 @@ def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, fl
             n_betas=4,
             beta_min_ratio=4e-3,
             cv=3,
-            tol=2e-2,
+            tol=5e-2,
             max_iter=rounds,
             random_state=seed,
         )

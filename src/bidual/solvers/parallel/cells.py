@@ -47,17 +47,19 @@ def random_branches(problem: ParallelProblem, count: int, rng: np.random.Generat
     """Branches with Gaussian leaves of all lengths and random signs, of unit cost.
 
     Half of them have leaves whose kink passes through a random row, as far as the data allow: kinks outside of the
-    data are of no use.
+    data are of no use. A quarter have equal leaves, which is the cheapest way to be a single neuron.
     """
     tree, p = problem.tree, problem.M.shape[1]
     W = rng.standard_normal((count, tree.leaves, p)) @ (problem.basis @ problem.basis.T)
     W *= rng.exponential(size=(count, tree.leaves, 1))
-    row = problem.M[rng.integers(len(problem.M), size=(count // 2, tree.leaves))]
-    ones = _constant(problem)
+    ones, half = _constant(problem), slice(count // 2)
     if ones is not None:
-        W[: count // 2] -= np.einsum("ktp,ktp->kt", W[: count // 2], row)[:, :, None] * ones
+        row = problem.M[rng.integers(len(problem.M), size=(count // 2, tree.leaves))]
+        W[half] -= np.einsum("ktp,ktp->kt", W[half], row)[:, :, None] * ones
+    equal = np.arange(count) % 4 == 0
+    W[equal] = W[equal, :1]
     W /= np.maximum(np.linalg.norm(W, axis=(1, 2), keepdims=True), 1e-300)
-    signs = random_signs(problem, count, rng)
+    signs = np.where(equal[:, None], 1.0, random_signs(problem, count, rng))
     alpha = rng.standard_normal((count, problem.n_outputs))
     alpha /= np.maximum(np.linalg.norm(alpha, axis=1, keepdims=True), 1e-300)
     return SubNetworks(W.reshape(count, tree.leaves * p), alpha, np.zeros(problem.n_outputs), signs)

@@ -175,7 +175,7 @@ def search_parallel(problem: ParallelProblem, V: FloatArray, random_state: int |
     nothing = reduced.no_neurons(np.zeros(problem.n_outputs))
     if not reduced.M.size:
         return 0.0
-    return float(Search(reduced, rng).run(V, nothing, *CAREFUL)[1].max(initial=0.0))
+    return float(Search(reduced, rng).run(V, nothing, *ROUND)[1].max(initial=0.0))
 
 
 def _project(point: FloatArray, normals: FloatArray) -> FloatArray:
