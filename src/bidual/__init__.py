@@ -13,6 +13,7 @@ from bidual.estimators import (
     ReLURegressor,
     ReLURegressorCV,
 )
+from bidual.geometry import SpikeFree, is_spike_free
 from bidual.models import Model, load
 from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
 from bidual.paths import SolutionPath, beta_max, solution_path
@@ -37,12 +38,14 @@ __all__ = [
     "ReLURegressor",
     "ReLURegressorCV",
     "SolutionPath",
+    "SpikeFree",
     "TwoLayer",
     "TwoLayerNetwork",
     "beta_max",
     "certify",
     "count_patterns",
     "enumerate_patterns",
+    "is_spike_free",
     "load",
     "neural_collapse",
     "polish",

@@ -138,8 +138,8 @@ def solve_some(points, targets, kappa, candidates, weights, tol, start, stop):  
     r"""The problems ``start..stop`` of :mod:`bidual.geometry.simplex` on their candidates, from ``weights``, in place.
 
     ``candidates[i]`` are indices of points, padded by -1. With ``kappa[i] > 0`` the columns are
-    :math:`(p_j - t, \kappa)` and the right hand side is :math:`(0, \kappa)`; else the columns are :math:`p_j` and the right
-    hand side is t.
+    :math:`(p_j - t, \kappa)` and the right hand side is :math:`(0, \kappa)`; else the columns are :math:`p_j` and the
+    right hand side is t.
     """
     d = points.shape[1]
     for i in range(start, stop):

@@ -48,8 +48,8 @@ class Projections:
     distances : ndarray, shape (n_targets,)
         Their lengths; zero for a target that lies in the set, up to rounding.
     gaps : ndarray, shape (n_targets,)
-        How accurate: distance minus a lower bound on it that holds for every convex combination. (For a cone, with r
-        the residual: the largest :math:`r^T p_j / (\\|r\\| \\|p_j\\|)` times the scale of the target, zero at the optimum.)
+        How accurate: distance minus a lower bound on it that holds for every convex combination. (For a cone,
+        with r the residual: the largest :math:`r^T p_j / (\\|r\\| \\|p_j\\|)`, in the units of the target.)
     """
 
     weights: sp.csr_array
