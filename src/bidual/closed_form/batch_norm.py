@@ -61,8 +61,8 @@ def white_features(problem: Problem) -> ClosedForm:
     _check_loss(problem)
     if problem.A is not None or len(M) != M.shape[1]:
         raise ConditionError(
-            f"the features must have the rank of the {len(M)} distinct rows, not {M.shape[1]} (batch normalisation: these "
-            "rows, centred, must be of full rank, which takes at least n - 1 columns, and rank=None)"
+            f"the rank of the features must be the number of distinct rows, {len(M)}, not {M.shape[1]} "
+            "(batch normalisation: these rows, centred, must be of full rank, which takes n - 1 columns, and rank=None)"
         )
     if problem.fit_intercept and problem.n_outputs > 1:
         raise ConditionError("with several outputs there is no formula with a free intercept: use fit_intercept=False")

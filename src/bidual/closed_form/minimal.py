@@ -19,10 +19,13 @@ import numpy as np
 
 from bidual._typing import Array, FloatArray
 from bidual.closed_form.batch_norm import ConditionError
+from bidual.geometry.spike_free import is_spike_free
 from bidual.networks import TwoLayerNetwork
 
 #: Largest residual of a fit that counts as exact, relative to the target.
 EXACT = 1e-9
+#: Up to this many activation patterns all of them are looked at.
+_FEW = 2000
 
 
 def minimal_network(X: Array, y: Array) -> TwoLayerNetwork:
@@ -104,9 +107,10 @@ def l0_l1_equivalence(
 ) -> Equivalence:
     r"""The condition of 004 Lemma 3.2, decided by its dual witness.
 
-    The cheapest exact fit is found on all activation patterns if they are few, else on ``n_patterns`` random ones and
-    those of the minimal network. A cheaper fit answers no; the dual point of the program answers yes once its
-    constraint is bounded, by enumeration or a relaxation, with proof. Whitened rows satisfy the condition always (Lemma 3.2).
+    The cheapest exact fit is found on all activation patterns if they are few, or on the one of the relaxation if X is
+    spike-free; else on ``n_patterns`` random ones and those of the minimal network. A cheaper fit answers no; the dual
+    point of the program answers yes once its constraint is bounded with proof. Whitened rows satisfy the condition
+    always (Lemma 3.2).
 
     Parameters
     ----------
@@ -126,7 +130,7 @@ def l0_l1_equivalence(
     >>> from bidual.closed_form.minimal import l0_l1_equivalence
     >>> l0_l1_equivalence(np.eye(2), np.array([1.0, -2.0])).status
     'yes'
-    >>> answer = l0_l1_equivalence(np.array([[1.0, 0.0], [3.0, 1.0]]), np.array([1.0, -2.0]))
+    >>> answer = l0_l1_equivalence(np.array([[1.0, 0.0], [-1.0, 1.0]]), np.array([1.0, -2.0]))
     >>> answer.status, bool(answer.cheaper.penalty() < answer.cost)
     ('no', True)
     """
@@ -134,8 +138,7 @@ def l0_l1_equivalence(
     from bidual.certificates.proving import prove
     from bidual.losses import ExactFit
     from bidual.problem import Neurons, Problem
-    from bidual.solvers import Options, solve_finite
-    from bidual.solvers.base import PROOF_PATTERNS
+    from bidual.solvers import Options, solve_cutting_plane, solve_finite
     from bidual.units import Units
 
     X, Y = _checked(X, y)
@@ -146,11 +149,15 @@ def l0_l1_equivalence(
     problem = Problem(X, None, Y, np.full(n, 1.0 / n), ExactFit(), 1.0, fit_intercept=False)
     units = Units.of(problem)
     scaled = units.normalise(problem)
-    patterns = few_patterns(scaled.M, min(PROOF_PATTERNS, 2000))
-    if patterns is None:
-        drawn = sample_patterns(scaled.M, n_patterns, random_state)
-        patterns = patterns_of(scaled.M, np.vstack([minimal.hidden_weights, drawn.witnesses]))
-    solution = solve_finite(scaled, patterns, Options(tol=0.1 * tol))
+    options = Options(tol=0.1 * tol)
+    patterns = few_patterns(scaled.M, _FEW)
+    if patterns is None and is_spike_free(X):
+        solution = solve_cutting_plane(scaled, options)
+    else:
+        if patterns is None:
+            drawn = sample_patterns(scaled.M, n_patterns, random_state)
+            patterns = patterns_of(scaled.M, np.vstack([minimal.hidden_weights, drawn.witnesses]))
+        solution = solve_finite(scaled, patterns, options)
     assert isinstance(solution.neurons, Neurons)
     rigorous = solution.rigorous
     if not rigorous:

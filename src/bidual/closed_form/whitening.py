@@ -49,8 +49,8 @@ class Whitening:
         >>> from bidual.closed_form.whitening import Whitening
         >>> X = np.array([[2.0, 0.0, 0.0], [1.0, 3.0, 1.0]])
         >>> white = Whitening.of(X, zero_phase=True).apply(X)
-        >>> (white @ white.T).round(12).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
+        >>> bool(np.allclose(white @ white.T, np.eye(2)))
+        True
         """
         n = len(X)
         if n <= X.shape[1] and np.abs(X @ X.T - np.eye(n)).max() <= WHITE:

@@ -36,12 +36,15 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
         losses, and proven optimal among networks with these gates. ``method`` then has nothing to choose.
-    method : {"adaptive", "exact", "sampled", "closed_form"}, default="adaptive"
+    method : {"adaptive", "exact", "sampled", "closed_form", "cutting_plane", "cutting_plane_l1"}, default="adaptive"
         "adaptive" finds the activation patterns by itself (column generation); its gap rests on an audited local
         search, and is proven where the patterns are few. "exact" enumerates every pattern (small rank only) and
         proves global optimality; "sampled" solves the convex program on random patterns. "closed_form" insists on the
-        formulas that exist for batch normalisation on few rows (:mod:`bidual.closed_form`), which "adaptive" uses by
-        itself where they hold.
+        formulas that exist for whitened rows and for batch normalisation on few rows (:mod:`bidual.closed_form`),
+        which "adaptive" uses by itself where they hold.
+        "cutting_plane" is the method of 004 with the spike-free relaxation (:mod:`bidual.solvers.cutting_plane`): fast
+        and proven on spike-free data (:func:`~bidual.is_spike_free`), poor on others, as its gap then tells; in the
+        variant "cutting_plane_l1" each neuron feeds one output.
     n_patterns : int or None, default=None
         Patterns drawn by "sampled", or gates of "gated"; None means 100.
     gates : array, Network, estimator or None, default=None

@@ -1,5 +1,6 @@
 """The convex geometry of ReLU neurons (004): extreme points, spike-free matrices, the rectified ellipsoid."""
 
+from bidual.geometry.ellipsoid import rectify_ellipsoid, support_function
 from bidual.geometry.extreme_points import ExtremePoint, ExtremePoints, extreme_point, extreme_points
 from bidual.geometry.relaxation import (
     RelaxedNeurons,
@@ -23,9 +24,11 @@ __all__ = [
     "is_spike_free",
     "project_on_cone",
     "project_on_hull",
+    "rectify_ellipsoid",
     "relaxed_neuron_free_bias",
     "relaxed_neurons",
     "relaxed_neurons_joint",
     "representers",
     "spike_factor",
+    "support_function",
 ]

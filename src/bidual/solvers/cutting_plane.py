@@ -111,14 +111,16 @@ def _certified(problem: Problem, V: FloatArray, options: Options, spike_free: Sp
 def _interpolate(problem: Problem, options: Options) -> Solution:
     """beta = 0: the smallest network on the patterns of the relaxation and of the spikes, where the cuts would lead."""
     rows = problem.relu_inputs
-    tips = extreme_points(rows, bias=False).U if 2 <= len(rows) <= _SPIKES else np.zeros((0, rows.shape[1]))
-    patterns = patterns_of(rows, tips[tips.any(axis=1)])
-    every = Patterns(np.ones((1, len(rows)), dtype=bool), np.zeros((1, rows.shape[1])))
-    both = Patterns(
-        np.vstack([every.active, patterns.active]), np.vstack([every.witnesses, patterns.witnesses]), complete=False
+    spike_free = is_spike_free(problem.M)
+    spiky = not spike_free and 2 <= len(rows) <= _SPIKES
+    tips = extreme_points(rows, bias=False).U if spiky else np.zeros((0, rows.shape[1]))
+    spikes = patterns_of(rows, tips[tips.any(axis=1)])
+    # every row active: the cone may have no interior, and the origin stands for it
+    active = np.vstack([np.ones((1, len(rows)), dtype=bool), spikes.active])
+    found = solve_finite(
+        problem, Patterns(active, np.vstack([np.zeros((1, rows.shape[1])), spikes.witnesses])), options
     )
-    found = solve_finite(problem, both, options)
-    bound = _certified(problem, found.bound.V, options, is_spike_free(problem.M))
+    bound = _certified(problem, found.bound.V, options, spike_free)
     last = replace(found.history[-1], lower_bound=bound.bound.value)
     return replace(
         found,

@@ -1,0 +1,187 @@
+"""Pictures of the rectified ellipsoid, its spike-free relaxation and its polar (004 Figures 2-5 and 11b)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bidual._typing import Array, FloatArray
+from bidual.geometry import extreme_points, is_spike_free
+from bidual.geometry.ellipsoid import rectify_ellipsoid, support_function
+
+_SETS = {"set": "#1f4e79", "relaxation": "#9ecae1", "hull": "#d95f02", "spike": "#c0392b"}
+
+
+def plot_rectified_ellipsoid(X: Array, ax: Any = None) -> Any:
+    r"""The set :math:`\{(Xu)_+ : \|u\| \le 1\}` for two or three rows, its convex hull and its spikes.
+
+    Two rows: the ellipse :math:`\{Xu\}` (dashed), its part in the positive quadrant, which is the spike-free relaxation
+    (filled), the spikes along the axes that the rest of the ellipse folds up to (thick), and the convex hull of it all.
+    Three rows: the surface that the ellipsoid is folded to, the relaxation in another colour, and the spikes.
+
+    Parameters
+    ----------
+    X : array of shape (2, d) or (3, d)
+    ax : matplotlib axes, optional
+        With ``projection="3d"`` for three rows.
+
+    Returns
+    -------
+    The axes.
+    """
+    X = _few_rows(X)
+    ax = _axes(ax, len(X))
+    (_draw_flat if len(X) == 2 else _draw_solid)(X, ax)
+    answer = is_spike_free(X)
+    ax.set_title({"yes": "spike-free", "no": "not spike-free"}.get(answer.status, "rectified ellipsoid"), fontsize=10)
+    return ax
+
+
+def plot_polar(X: Array, ax: Any = None) -> Any:
+    r"""The feasible set of the dual, :math:`Q_X^\circ \cap -Q_X^\circ`, for two or three rows (004 Figures 3-5).
+
+    Two rows: also the polar :math:`Q_X^\circ` itself, which is unbounded (the part in the window). Its boundary is drawn
+    from the exact support function.
+
+    Parameters
+    ----------
+    X : array of shape (2, d) or (3, d)
+    ax : matplotlib axes, optional
+        With ``projection="3d"`` for three rows.
+
+    Returns
+    -------
+    The axes.
+    """
+    X = _few_rows(X)
+    ax = _axes(ax, len(X))
+    if len(X) == 3:
+        theta, phi = np.meshgrid(np.linspace(0, np.pi, 61), np.linspace(0, 2 * np.pi, 121), indexing="ij")
+        V = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=-1)
+        flat = V.reshape(-1, 3)
+        radius = 1.0 / np.maximum(support_function(X, flat), support_function(X, -flat))
+        P = V * radius.reshape(theta.shape)[..., None]
+        ax.plot_surface(*np.moveaxis(P, -1, 0), rstride=1, cstride=1, color="#8da0cb", lw=0, alpha=0.95)
+        _label(ax, "v")
+        ax.set_title("feasible set of the dual", fontsize=10)
+        return ax
+    angle = np.linspace(0, 2 * np.pi, 721)
+    V = np.column_stack([np.cos(angle), np.sin(angle)])
+    up, down = support_function(X, V), support_function(X, -V)
+    both = V / np.maximum(up, down)[:, None]
+    window = 1.35 * float(np.abs(both).max())
+    polar = V / np.maximum(up, 1.0 / (4.0 * window))[:, None]
+    ax.fill(*polar.T, color="0.9", label=r"polar $Q^\circ$")
+    ax.fill(*both.T, color="#8da0cb", label=r"$Q^\circ \cap -Q^\circ$, the dual's feasible set")
+    ax.plot(*both.T, color="#3b4f7a", lw=1.5)
+    ax.set(xlim=(-window, window), ylim=(-window, window), aspect="equal")
+    _label(ax, "v")
+    ax.legend(frameon=False, fontsize=8, loc="lower left")
+    return ax
+
+
+def _draw_flat(X: FloatArray, ax: Any) -> None:
+    from scipy.spatial import ConvexHull
+
+    # the ellipse {Xu} from its own axes, whatever d is
+    left, singular, _ = np.linalg.svd(X, full_matrices=False)
+    angle = np.linspace(0, 2 * np.pi, 2001)
+    ellipse = (np.column_stack([np.cos(angle), np.sin(angle)])[:, : len(singular)] * singular) @ left.T
+    Q = np.maximum(ellipse, 0.0)
+    inside = ellipse[(ellipse > 0).all(axis=1)]
+    ax.plot(*ellipse.T, color="0.6", ls="--", lw=1.2, label=r"ellipsoid $\{Xu\}$")
+    if len(inside):
+        # from the axis to the arc and back to the origin
+        order = np.argsort(np.arctan2(inside[:, 1], inside[:, 0]))
+        corners = _crossings(X)
+        region = np.vstack([[0.0, 0.0], [corners[0], 0.0], inside[order], [0.0, corners[1]]])
+        ax.fill(*region.T, color=_SETS["relaxation"], label="spike-free relaxation")
+    tips = Q.max(axis=0)
+    for axis, label in ((0, r"rectified: $\{(Xu)_+\}$"), (1, None)):
+        end = np.zeros(2)
+        end[axis] = tips[axis]
+        ax.plot([0, end[0]], [0, end[1]], color=_SETS["set"], lw=3.5, solid_capstyle="round", label=label, zorder=3)
+    if len(inside):
+        ax.plot(*region[1:].T, color=_SETS["set"], lw=2)
+    points = np.vstack([[0.0, 0.0], Q])
+    hull = points[ConvexHull(points).vertices]
+    ax.plot(*np.vstack([hull, hull[:1]]).T, color=_SETS["hull"], lw=1.3, label="convex hull", zorder=4)
+    heights = extreme_points(X, bias=False).heights
+    ax.plot(*np.diag(heights).T, "o", color=_SETS["spike"], ms=6, zorder=5, label="extreme points along the axes")
+    size = 1.15 * float(np.abs(ellipse).max())
+    ax.set(xlim=(-size, size), ylim=(-size, size), aspect="equal")
+    _label(ax, "z")
+    ax.legend(frameon=False, fontsize=8, loc="lower left")
+
+
+def _crossings(X: FloatArray) -> FloatArray:
+    """Where the ellipsoid Xu crosses the positive axes (zero if it does not reach them)."""
+    lengths = np.zeros(2)
+    for axis in range(2):
+        e = np.eye(2)[axis]
+        z = np.linalg.lstsq(X, e, rcond=None)[0]
+        if np.allclose(X @ z, e):
+            lengths[axis] = 1.0 / np.linalg.norm(z)
+    return lengths
+
+
+def _draw_solid(X: FloatArray, ax: Any) -> None:
+    theta, phi = np.meshgrid(np.linspace(0, np.pi, 121), np.linspace(0, 2 * np.pi, 241), indexing="ij")
+    ball = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=-1)
+    left, singular, Vt = np.linalg.svd(X, full_matrices=False)
+    directions = ball.reshape(-1, 3)[:, : len(singular)] @ Vt
+    alive = np.linalg.norm(directions, axis=1) > 0
+    Q = np.zeros((len(directions), 3))
+    Q[alive] = rectify_ellipsoid(X, directions[alive])
+    Z = directions @ X.T
+    colors = np.where((Z >= -1e-12).all(axis=1)[:, None], _rgb(_SETS["relaxation"]), _rgb("#f2b880"))
+    ax.plot_surface(
+        *np.moveaxis(Q.reshape(*theta.shape, 3), -1, 0),
+        facecolors=colors.reshape(*theta.shape, 4),
+        rstride=1,
+        cstride=1,
+        lw=0,
+        antialiased=False,
+    )
+    for i, height in enumerate(extreme_points(X, bias=False).heights):
+        end = np.eye(3)[i] * height
+        ax.plot(*np.stack([np.zeros(3), end], axis=1), color=_SETS["spike"], lw=2.5, zorder=10)
+        ax.plot(*end[:, None], "o", color=_SETS["spike"], ms=5, zorder=11)
+    _label(ax, "z")
+    ax.view_init(elev=28, azim=38)
+
+
+def _rgb(color: str) -> FloatArray:
+    from matplotlib.colors import to_rgba
+
+    return np.array(to_rgba(color))
+
+
+def _label(ax: Any, name: str) -> None:
+    ax.set_xlabel(f"${name}_1$")
+    ax.set_ylabel(f"${name}_2$")
+    if hasattr(ax, "set_zlabel"):
+        ax.set_zlabel(f"${name}_3$")
+    else:
+        ax.axhline(0, color="0.8", lw=0.8, zorder=0)
+        ax.axvline(0, color="0.8", lw=0.8, zorder=0)
+
+
+def _few_rows(X: Array) -> FloatArray:
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or len(X) not in (2, 3):
+        raise ValueError(f"the picture is about two or three rows, got X of shape {X.shape}")
+    if not X.any(axis=1).all():
+        raise ValueError("X has a zero row: the picture would be flat")
+    return X
+
+
+def _axes(ax: Any, n: int) -> Any:
+    import matplotlib.pyplot as plt
+
+    if ax is not None:
+        if (n == 3) != hasattr(ax, "get_zlim"):
+            raise ValueError(f"{n} rows need axes with {'' if n == 3 else 'no '}projection='3d'")
+        return ax
+    return plt.subplots(layout="constrained", subplot_kw={"projection": "3d"} if n == 3 else None)[1]
