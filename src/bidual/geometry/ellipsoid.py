@@ -1,7 +1,8 @@
 r"""The rectified ellipsoid :math:`Q_X = \{(Xu)_+ : \|u\| \le 1\}` and its polar (004 sec. 2.2, 2.3).
 
 The dual of training asks for v in :math:`\beta (Q_X^\circ \cap -Q_X^\circ)` with
-:math:`Q_X^\circ = \{v : v^T z \le 1 \; \forall z \in Q_X\}` (004 eq. 12; eq. 8 prints :math:`-v \in Q_X` for the second).
+:math:`Q_X^\circ = \{v : v^T z \le 1 \; \forall z \in Q_X\}` (004 eq. 12; eq. 8 prints :math:`-v \in Q_X`
+for the second).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 
 from bidual._typing import Array, FloatArray
 from bidual.geometry import extreme_points, is_spike_free
-from bidual.geometry.ellipsoid import rectify_ellipsoid, support_function
+from bidual.geometry.ellipsoid import support_function
 
 _SETS = {"set": "#1f4e79", "relaxation": "#9ecae1", "hull": "#d95f02", "spike": "#c0392b"}
 
@@ -41,7 +41,7 @@ def plot_rectified_ellipsoid(X: Array, ax: Any = None) -> Any:
 def plot_polar(X: Array, ax: Any = None) -> Any:
     r"""The feasible set of the dual, :math:`Q_X^\circ \cap -Q_X^\circ`, for two or three rows (004 Figures 3-5).
 
-    Two rows: also the polar :math:`Q_X^\circ` itself, which is unbounded (the part in the window). Its boundary is drawn
+    Two rows: also the polar :math:`Q_X^\circ` itself, which is unbounded (the part in the window). Boundaries are drawn
     from the exact support function.
 
     Parameters
@@ -56,15 +56,12 @@ def plot_polar(X: Array, ax: Any = None) -> Any:
     """
     X = _few_rows(X)
     ax = _axes(ax, len(X))
+    ax.set_title("feasible set of the dual", fontsize=10)
     if len(X) == 3:
-        theta, phi = np.meshgrid(np.linspace(0, np.pi, 61), np.linspace(0, 2 * np.pi, 121), indexing="ij")
-        V = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=-1)
-        flat = V.reshape(-1, 3)
-        radius = 1.0 / np.maximum(support_function(X, flat), support_function(X, -flat))
-        P = V * radius.reshape(theta.shape)[..., None]
-        ax.plot_surface(*np.moveaxis(P, -1, 0), rstride=1, cstride=1, color="#8da0cb", lw=0, alpha=0.95)
+        V = _sphere(4000)
+        radius = 1.0 / np.maximum(support_function(X, V), support_function(X, -V))
+        _draw_hull(V * radius[:, None], ax)
         _label(ax, "v")
-        ax.set_title("feasible set of the dual", fontsize=10)
         return ax
     angle = np.linspace(0, 2 * np.pi, 721)
     V = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -72,12 +69,12 @@ def plot_polar(X: Array, ax: Any = None) -> Any:
     both = V / np.maximum(up, down)[:, None]
     window = 1.35 * float(np.abs(both).max())
     polar = V / np.maximum(up, 1.0 / (4.0 * window))[:, None]
-    ax.fill(*polar.T, color="0.9", label=r"polar $Q^\circ$")
+    ax.fill(*polar.T, facecolor="0.9", edgecolor="0.6", lw=0.8, label=r"polar $Q^\circ$")
     ax.fill(*both.T, color="#8da0cb", label=r"$Q^\circ \cap -Q^\circ$, the dual's feasible set")
     ax.plot(*both.T, color="#3b4f7a", lw=1.5)
     ax.set(xlim=(-window, window), ylim=(-window, window), aspect="equal")
     _label(ax, "v")
-    ax.legend(frameon=False, fontsize=8, loc="lower left")
+    ax.legend(framealpha=0.85, edgecolor="none", fontsize=8, loc="lower left")
     return ax
 
 
@@ -97,22 +94,19 @@ def _draw_flat(X: FloatArray, ax: Any) -> None:
         corners = _crossings(X)
         region = np.vstack([[0.0, 0.0], [corners[0], 0.0], inside[order], [0.0, corners[1]]])
         ax.fill(*region.T, color=_SETS["relaxation"], label="spike-free relaxation")
-    tips = Q.max(axis=0)
-    for axis, label in ((0, r"rectified: $\{(Xu)_+\}$"), (1, None)):
-        end = np.zeros(2)
-        end[axis] = tips[axis]
+    heights = extreme_points(X, bias=False).heights
+    for end, label in zip(np.diag(heights), (r"rectified: $\{(Xu)_+\}$", None), strict=True):
         ax.plot([0, end[0]], [0, end[1]], color=_SETS["set"], lw=3.5, solid_capstyle="round", label=label, zorder=3)
     if len(inside):
         ax.plot(*region[1:].T, color=_SETS["set"], lw=2)
     points = np.vstack([[0.0, 0.0], Q])
     hull = points[ConvexHull(points).vertices]
     ax.plot(*np.vstack([hull, hull[:1]]).T, color=_SETS["hull"], lw=1.3, label="convex hull", zorder=4)
-    heights = extreme_points(X, bias=False).heights
     ax.plot(*np.diag(heights).T, "o", color=_SETS["spike"], ms=6, zorder=5, label="extreme points along the axes")
     size = 1.15 * float(np.abs(ellipse).max())
     ax.set(xlim=(-size, size), ylim=(-size, size), aspect="equal")
     _label(ax, "z")
-    ax.legend(frameon=False, fontsize=8, loc="lower left")
+    ax.legend(framealpha=0.85, edgecolor="none", fontsize=8, loc="lower left")
 
 
 def _crossings(X: FloatArray) -> FloatArray:
@@ -127,35 +121,55 @@ def _crossings(X: FloatArray) -> FloatArray:
 
 
 def _draw_solid(X: FloatArray, ax: Any) -> None:
-    theta, phi = np.meshgrid(np.linspace(0, np.pi, 121), np.linspace(0, 2 * np.pi, 241), indexing="ij")
-    ball = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=-1)
-    left, singular, Vt = np.linalg.svd(X, full_matrices=False)
-    directions = ball.reshape(-1, 3)[:, : len(singular)] @ Vt
-    alive = np.linalg.norm(directions, axis=1) > 0
-    Q = np.zeros((len(directions), 3))
-    Q[alive] = rectify_ellipsoid(X, directions[alive])
-    Z = directions @ X.T
-    colors = np.where((Z >= -1e-12).all(axis=1)[:, None], _rgb(_SETS["relaxation"]), _rgb("#f2b880"))
-    ax.plot_surface(
-        *np.moveaxis(Q.reshape(*theta.shape, 3), -1, 0),
-        facecolors=colors.reshape(*theta.shape, 4),
-        rstride=1,
-        cstride=1,
-        lw=0,
-        antialiased=False,
-    )
-    for i, height in enumerate(extreme_points(X, bias=False).heights):
-        end = np.eye(3)[i] * height
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+    from scipy.spatial import ConvexHull
+
+    theta, phi = np.meshgrid(np.linspace(0, np.pi / 2, 91), np.linspace(0, np.pi / 2, 91), indexing="ij")
+    rays = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=-1)
+    gauge = np.linalg.norm(rays @ np.linalg.pinv(X).T, axis=-1, keepdims=True)
+    if np.linalg.matrix_rank(X) == 3:  # the part of the ellipsoid in the positive orthant
+        surface = np.moveaxis(rays / gauge, -1, 0)
+        ax.plot_surface(*surface, rstride=2, cstride=2, color=_SETS["relaxation"], lw=0, antialiased=False, zorder=2)
+    Z = _sphere(40_000)[:, : min(X.shape)] @ np.linalg.svd(X, full_matrices=False)[2] @ X.T
+    heights = extreme_points(X, bias=False).heights
+    for k in range(3):  # what is folded on the plane z_k = 0: a convex set
+        i, j = (axis for axis in range(3) if axis != k)
+        flat = np.maximum(Z[Z[:, k] <= 0][:, [i, j]], 0.0)
+        flat = np.vstack([flat, [[0.0, 0.0], [heights[i], 0.0], [0.0, heights[j]]]])
+        corners = np.zeros((len(ConvexHull(flat).vertices), 3))
+        corners[:, [i, j]] = flat[ConvexHull(flat).vertices]
+        ax.add_collection3d(
+            Poly3DCollection([corners], facecolor="#f5c99a", edgecolor=_SETS["hull"], lw=1.0, alpha=0.9)
+        )
+    for end in np.diag(heights):
         ax.plot(*np.stack([np.zeros(3), end], axis=1), color=_SETS["spike"], lw=2.5, zorder=10)
         ax.plot(*end[:, None], "o", color=_SETS["spike"], ms=5, zorder=11)
     _label(ax, "z")
+    ax.set_box_aspect(np.maximum(Z.max(axis=0), 0.2))
     ax.view_init(elev=28, azim=38)
 
 
-def _rgb(color: str) -> FloatArray:
-    from matplotlib.colors import to_rgba
+def _draw_hull(points: FloatArray, ax: Any) -> None:
+    """The convex hull of points, lit from one side."""
+    from matplotlib.colors import to_rgb
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+    from scipy.spatial import ConvexHull
 
-    return np.array(to_rgba(color))
+    hull = ConvexHull(points)
+    light = 0.72 + 0.28 * hull.equations[:, :3] @ np.array([0.5, -0.55, 0.67])
+    colors = np.clip(light[:, None] * np.array(to_rgb("#9fb3dd")), 0.0, 1.0)
+    ax.add_collection3d(Poly3DCollection(points[hull.simplices], facecolors=colors, edgecolors=colors, lw=0.3))
+    size = np.abs(points).max(axis=0)
+    ax.set(xlim=(-size[0], size[0]), ylim=(-size[1], size[1]), zlim=(-size[2], size[2]))
+    ax.set_box_aspect(size)
+    ax.view_init(elev=22, azim=-55)
+
+
+def _sphere(k: int) -> FloatArray:
+    """Points spread evenly over the unit sphere."""
+    i = np.arange(k) + 0.5
+    z, angle = 1.0 - 2.0 * i / k, np.pi * (1.0 + np.sqrt(5.0)) * i
+    return np.column_stack([np.cos(angle) * np.sqrt(1 - z**2), np.sin(angle) * np.sqrt(1 - z**2), z])
 
 
 def _label(ax: Any, name: str) -> None:
@@ -163,6 +177,7 @@ def _label(ax: Any, name: str) -> None:
     ax.set_ylabel(f"${name}_2$")
     if hasattr(ax, "set_zlabel"):
         ax.set_zlabel(f"${name}_3$")
+        ax.locator_params(nbins=4)
     else:
         ax.axhline(0, color="0.8", lw=0.8, zorder=0)
         ax.axvline(0, color="0.8", lw=0.8, zorder=0)
