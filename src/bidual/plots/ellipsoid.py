@@ -124,12 +124,13 @@ def _draw_solid(X: FloatArray, ax: Any) -> None:
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
     from scipy.spatial import ConvexHull
 
+    ax.computed_zorder = False  # seen from the positive side the surface is in front of the planes
     theta, phi = np.meshgrid(np.linspace(0, np.pi / 2, 91), np.linspace(0, np.pi / 2, 91), indexing="ij")
     rays = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], axis=-1)
     gauge = np.linalg.norm(rays @ np.linalg.pinv(X).T, axis=-1, keepdims=True)
     if np.linalg.matrix_rank(X) == 3:  # the part of the ellipsoid in the positive orthant
         surface = np.moveaxis(rays / gauge, -1, 0)
-        ax.plot_surface(*surface, rstride=2, cstride=2, color=_SETS["relaxation"], lw=0, antialiased=False, zorder=2)
+        ax.plot_surface(*surface, rstride=2, cstride=2, color=_SETS["relaxation"], lw=0, alpha=0.85, zorder=3)
     Z = _sphere(40_000)[:, : min(X.shape)] @ np.linalg.svd(X, full_matrices=False)[2] @ X.T
     heights = extreme_points(X, bias=False).heights
     for k in range(3):  # what is folded on the plane z_k = 0: a convex set
@@ -139,11 +140,11 @@ def _draw_solid(X: FloatArray, ax: Any) -> None:
         corners = np.zeros((len(ConvexHull(flat).vertices), 3))
         corners[:, [i, j]] = flat[ConvexHull(flat).vertices]
         ax.add_collection3d(
-            Poly3DCollection([corners], facecolor="#f5c99a", edgecolor=_SETS["hull"], lw=1.0, alpha=0.9)
+            Poly3DCollection([corners], facecolor="#f5c99a", edgecolor=_SETS["hull"], lw=1.0, alpha=0.9, zorder=1)
         )
     for end in np.diag(heights):
-        ax.plot(*np.stack([np.zeros(3), end], axis=1), color=_SETS["spike"], lw=2.5, zorder=10)
-        ax.plot(*end[:, None], "o", color=_SETS["spike"], ms=5, zorder=11)
+        ax.plot(*np.stack([np.zeros(3), end], axis=1), color=_SETS["spike"], lw=2.5, zorder=2)
+        ax.plot(*end[:, None], "o", color=_SETS["spike"], ms=5, zorder=4)
     _label(ax, "z")
     ax.set_box_aspect(np.maximum(Z.max(axis=0), 0.2))
     ax.view_init(elev=28, azim=38)
