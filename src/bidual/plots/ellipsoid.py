@@ -78,9 +78,16 @@ def plot_polar(X: Array, ax: Any = None) -> Any:
     return ax
 
 
-def _draw_flat(X: FloatArray, ax: Any) -> None:
+def _corners(points: FloatArray) -> FloatArray:
+    """Corners of the convex hull of points in the plane, in order; of points on a line through the origin, its ends."""
     from scipy.spatial import ConvexHull
 
+    if np.linalg.matrix_rank(points) < 2:
+        return points[[int(np.argmin(points.sum(axis=1))), int(np.argmax(points.sum(axis=1)))]]
+    return points[ConvexHull(points).vertices]
+
+
+def _draw_flat(X: FloatArray, ax: Any) -> None:
     # the ellipse {Xu} from its own axes, whatever d is
     left, singular, _ = np.linalg.svd(X, full_matrices=False)
     angle = np.linspace(0, 2 * np.pi, 2001)
@@ -100,7 +107,7 @@ def _draw_flat(X: FloatArray, ax: Any) -> None:
     if len(inside):
         ax.plot(*region[1:].T, color=_SETS["set"], lw=2)
     points = np.vstack([[0.0, 0.0], Q])
-    hull = points[ConvexHull(points).vertices]
+    hull = _corners(points)
     ax.plot(*np.vstack([hull, hull[:1]]).T, color=_SETS["hull"], lw=1.3, label="convex hull", zorder=4)
     ax.plot(*np.diag(heights).T, "o", color=_SETS["spike"], ms=6, zorder=5, label="extreme points along the axes")
     size = 1.15 * float(np.abs(ellipse).max())
@@ -122,7 +129,6 @@ def _crossings(X: FloatArray) -> FloatArray:
 
 def _draw_solid(X: FloatArray, ax: Any) -> None:
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-    from scipy.spatial import ConvexHull
 
     ax.computed_zorder = False  # seen from the positive side the surface is in front of the planes
     theta, phi = np.meshgrid(np.linspace(0, np.pi / 2, 91), np.linspace(0, np.pi / 2, 91), indexing="ij")
@@ -137,8 +143,9 @@ def _draw_solid(X: FloatArray, ax: Any) -> None:
         i, j = (axis for axis in range(3) if axis != k)
         flat = np.maximum(Z[Z[:, k] <= 0][:, [i, j]], 0.0)
         flat = np.vstack([flat, [[0.0, 0.0], [heights[i], 0.0], [0.0, heights[j]]]])
-        corners = np.zeros((len(ConvexHull(flat).vertices), 3))
-        corners[:, [i, j]] = flat[ConvexHull(flat).vertices]
+        flat = _corners(flat)
+        corners = np.zeros((len(flat), 3))
+        corners[:, [i, j]] = flat
         ax.add_collection3d(
             Poly3DCollection([corners], facecolor="#f5c99a", edgecolor=_SETS["hull"], lw=1.0, alpha=0.9, zorder=1)
         )
