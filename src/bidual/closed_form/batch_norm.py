@@ -49,7 +49,9 @@ class ClosedForm:
 
 
 def white_features(problem: Problem) -> ClosedForm:
-    """000 Theorems 2.1 and 2.4 (5.1 and 5.2): normalisation before the ReLU, as many features as rows.
+    """000 Theorems 2.1 and 2.4 (5.1 and 5.2): normalisation before the ReLU, features of the rank of the rows.
+
+    Whitened rows without batch normalisation are as good (004 Lemma 3.2, regularised).
 
     With one output a free intercept b is allowed: the value at targets y - b is convex and smooth in b.
 

@@ -8,7 +8,20 @@ the relaxed dual is a bound from the wrong side, and the certificate of the netw
 
 Where it falls behind column generation with a search for neurons (``method="adaptive"``): on data that are not
 spike-free, i.e. nearly always, by the difference of the objectives; and on spike-free data too, because with one output
-the relaxation is a single small cone program (all neurons share the pattern 1...1) that needs no cuts at all.
+the relaxation is a single small cone program (all neurons share the pattern 1...1) that needs no cuts at all. Measured
+(``examples/geometry.py``, squared loss, beta = 0.01):
+
+====================== ========================== ==========================
+data                   cutting planes             adaptive
+====================== ========================== ==========================
+spike-free, 30 x 40    0.067335, proven           0.067336, gap 5e-5
+Gaussian, 30 x 40      0.023738                   0.015827, gap 1e-4
+Gaussian, 60 x 4       0.422884                   0.107298, gap 9e-5
+====================== ========================== ==========================
+
+004 Algorithm 3 has a free bias, for which the relaxation leaves nothing but linear neurons
+(:func:`bidual.geometry.relaxed_neuron_free_bias`). Here ``bias=True`` is a regularised weight, as everywhere in the
+library: Algorithm 1 on the rows :math:`(x_i, 1)`.
 """
 
 from __future__ import annotations
