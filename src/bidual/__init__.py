@@ -1,6 +1,6 @@
 """ReLU networks trained to proven global optimality."""
 
-from bidual.architectures import BatchNorm, TwoLayer
+from bidual.architectures import BatchNorm, Convolutional, TwoLayer
 from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
@@ -15,7 +15,14 @@ from bidual.estimators import (
 )
 from bidual.geometry import SpikeFree, is_spike_free
 from bidual.models import Model, load
-from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
+from bidual.networks import (
+    BatchNormNetwork,
+    ConvolutionalNetwork,
+    DeepNetwork,
+    GatedNetwork,
+    Network,
+    TwoLayerNetwork,
+)
 from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
@@ -24,6 +31,8 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "Convolutional",
+    "ConvolutionalNetwork",
     "DeepNetwork",
     "DeepReLUClassifier",
     "GatedNetwork",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -12,12 +13,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bidual._typing import Array, FloatArray
 from bidual.activations import ACTIVATIONS
-from bidual.architectures import Architecture, Lift
+from bidual.architectures import Architecture, Lift, get_architecture
 from bidual.arrangements import Patterns
 from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
+from bidual.targets import check_data
 from bidual.training import Trained, TrainingSet
 
 #: Rows, encoded targets, loss and sample weights, as a training problem takes them.
@@ -74,6 +76,13 @@ class BaseReLU(Certified):
     @abstractmethod
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
         """Validate the arguments of fit, and note what prediction needs to know of them."""
+
+    @property
+    def _architecture(self) -> Architecture:
+        return get_architecture(self.architecture)
+
+    def _check_data(self, X: Array, y: Array, **options: Any) -> tuple[FloatArray, Array]:
+        return check_data(self._architecture, X, y, partial(validate_data, self), dtype=np.float64, **options)
 
     def _pose(self, X: Array, y: Array, sample_weight: Array | None) -> TrainingSet:
         """The training problem of the arguments of fit."""
@@ -163,8 +172,12 @@ class BaseReLU(Certified):
     def _outputs(self, X: Array) -> FloatArray:
         """Network outputs ``(n, C)`` for new rows."""
         check_is_fitted(self, "network_")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.network_.forward(X)
+        X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=self._architecture.tensors)
+        return self.network_.forward(self.network_.check_inputs(X))
+
+    def _placed(self, values: Array, X: Array) -> Array:
+        """One of ``values`` for each sample, or for each of the places of a sample that have outputs."""
+        return values.reshape(*self.network_.output_shape(X), *values.shape[1:])
 
 
 def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:

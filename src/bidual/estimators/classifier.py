@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
@@ -112,7 +112,7 @@ max_neurons, audit, warm_start, random_state, verbose
         return self
 
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._check_data(X, y)
         loss, classes, Y = encode_labels(get_loss(self.loss), y)
         if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
             raise ValueError("warm_start needs the classes of the previous fit; y has others")
@@ -127,13 +127,13 @@ max_neurons, audit, warm_start, random_state, verbose
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
         F = self._outputs(X)
-        return F[:, 0] if F.shape[1] == 1 else F
+        return self._placed(F[:, 0] if F.shape[1] == 1 else F, X)
 
     def predict(self, X: Array) -> Array:
         """Labels of the highest score."""
         F = self._outputs(X)
         codes = (F[:, 0] > 0).astype(int) if F.shape[1] == 1 else F.argmax(axis=1)
-        return self.classes_[codes]
+        return self._placed(self.classes_[codes], X)
 
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_proba(self, X: Array) -> FloatArray:
@@ -141,7 +141,7 @@ max_neurons, audit, warm_start, random_state, verbose
         F = self._outputs(X)
         probabilities = self.loss_.probabilities(F)
         assert probabilities is not None
-        return probabilities
+        return self._placed(probabilities, X)
 
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_log_proba(self, X: Array) -> FloatArray:

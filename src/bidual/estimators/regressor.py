@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
@@ -145,7 +144,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         )
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLURegressor:
-        """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
+        """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``; images and sequences have more axes."""
         self._train(self._pose(X, y, sample_weight))
         return self
 
@@ -153,14 +152,14 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         loss = get_loss(self.loss)
         if loss.classification:
             raise ValueError(f"the loss {loss.name!r} is for classes: use ReLUClassifier, or a regression loss")
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = self._check_data(X, y, multi_output=True, y_numeric=True)
         self._single = y.ndim == 1
         return X, loss.encode(y), loss, sample_weight
 
     def predict(self, X: Array) -> FloatArray:
         """Predicted targets, in the shape of the ``y`` of fit."""
         F = self._outputs(X)
-        return F[:, 0] if self._single else F
+        return self._placed(F[:, 0] if self._single else F, X)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
