@@ -148,6 +148,11 @@ class Problem:
         """Norms of the rows of M."""
         return np.linalg.norm(self.M, axis=1)
 
+    @cached_property
+    def gain(self) -> float:
+        """What pooling multiplies a constant by, on average."""
+        return 1.0 if self.A is None else float(self.A.sum()) / self.A.shape[0]
+
     def pool(self, hidden: FloatArray) -> FloatArray:
         """``A hidden``: lifted rows to samples."""
         return hidden if self.A is None else np.asarray(self.A @ hidden)
