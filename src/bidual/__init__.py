@@ -7,6 +7,7 @@ from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
     DeepReLUClassifier,
+    LinearConvRegressor,
     LinearNetRegressor,
     ReLUClassifier,
     ReLUClassifierCV,
@@ -37,6 +38,7 @@ __all__ = [
     "DeepReLUClassifier",
     "GatedNetwork",
     "Improved",
+    "LinearConvRegressor",
     "LinearNetRegressor",
     "Model",
     "Network",

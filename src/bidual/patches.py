@@ -151,3 +151,36 @@ def as_filters(weights: Array, window: Window) -> Array:
     if window.kernel is None:
         return weights
     return weights.reshape(len(weights), *window.kernel, weights.shape[1] // prod(window.kernel))
+
+
+def fold(window: Window, weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    r"""Weights on every patch, ``(K, h, C)``, as weights on the tensors of this ``shape``, ``(size, C)``.
+
+    The adjoint of taking patches: :math:`\sum_k x_{ik}^T W_k = x_i^T` ``fold(W)``, which costs no copy of the patches.
+    """
+    K, h, C = weights.shape
+    if window.kernel is None:
+        return weights.reshape(K * h, C)
+    axes, grid = len(window.kernel), window.grid(shape)
+    channels = h // prod(window.kernel)
+    W = weights.reshape(*grid, *window.kernel, channels, C)
+    space = shape[1 : 1 + axes]
+    out = np.zeros((*np.array(window.tensor(np.empty((1, *space, 1))).shape[1:-1]), channels, C))
+    for offset in np.ndindex(*window.kernel):
+        where = tuple(slice(o, o + s * g, s) for o, s, g in zip(offset, window.stride, grid, strict=True))
+        out[where] += W[(slice(None),) * axes + offset]
+    if window.circular:  # what lies beyond the end belongs to the beginning
+        for axis, s in enumerate(space):
+            head, tail = np.split(out, [s], axis=axis)
+            head[(slice(None),) * axis + (slice(tail.shape[axis]),)] += tail
+            out = head
+    else:
+        out = out[tuple(slice(p, p + s) for p, s in zip(window.padding, space, strict=True))]
+    return out.reshape(-1, C)
+
+
+def unfold(window: Window, weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Weights ``(size, C)`` on tensors of this ``shape``, as every patch sees them: ``(K, h, C)``; see :func:`fold`."""
+    C = weights.shape[1]
+    rows = window.rows(weights.T.reshape(C, *shape[1:]))
+    return rows.reshape(C, -1, window.size(shape)).transpose(1, 2, 0)

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from bidual._typing import Array, FloatArray
 from bidual.networks.base import Network
+from bidual.networks.deep import DeepNetwork
 from bidual.networks.two_layer import _finite
-from bidual.patches import Sizes, Window, as_filters
+from bidual.patches import Sizes, Window, as_filters, fold
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +70,8 @@ class ConvolutionalNetwork(Network):
         self.window = Window.of(kernel_size, stride, padding, 3 if kernel_size is None else axes + 2, circular)
         self.pooling = pooling
         self.grid = None if grid is None else tuple(int(k) for k in np.atleast_1d(np.asarray(grid)))
+        if isinstance(layer, DeepNetwork) and (pooling != "flatten" or layer.activation != "linear" or layer.depth != 2):
+            raise ValueError("a deep layer must be linear, of two layers, and its activations flattened")
         if pooling == "flatten" and self.grid is None:
             raise ValueError("pooling='flatten' needs the grid of positions that have output weights")
         if layer.n_outputs % (self.n_positions or 1):
@@ -98,8 +101,9 @@ class ConvolutionalNetwork(Network):
     @property
     def filters(self) -> FloatArray:
         """The hidden weights ``(m, *kernel, channels)``, or ``(m, h)`` for explicit patches."""
-        deep = getattr(self.layer, "layers", None)
-        return as_filters(self.layer.hidden_weights if deep is None else deep[0].T, self.window)  # type: ignore[attr-defined]
+        deep = isinstance(self.layer, DeepNetwork)
+        hidden: FloatArray = self.layer.layers[0].T if deep else self.layer.hidden_weights  # type: ignore[attr-defined]
+        return as_filters(hidden, self.window)
 
     @property
     def output_weights(self) -> FloatArray:
@@ -129,6 +133,9 @@ class ConvolutionalNetwork(Network):
 
     def forward(self, X: FloatArray) -> FloatArray:
         C, K = self.n_outputs, prod(self.window.grid(X.shape))
+        if isinstance(self.layer, DeepNetwork):  # linear: one map on the tensors
+            maps = np.tensordot(self.output_weights, self.layer.layers[0], axes=(0, 1)).swapaxes(1, 2)
+            return X.reshape(len(X), -1) @ fold(self.window, maps, X.shape) + self.intercept
         F = np.empty((len(X), K if self.pooling is None else 1, C))
         own = getattr(self.layer, "intercept", 0.0) if self.n_positions is None else 0.0
         for part, rows in self.window.pieces(X):

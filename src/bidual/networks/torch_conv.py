@@ -8,13 +8,11 @@ import numpy as np
 import torch
 
 from bidual._typing import Array
-from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.torch_bridge import _linear, batch_norm_layer
 from bidual.networks.two_layer import TwoLayerNetwork
 
 if TYPE_CHECKING:
-    from bidual.networks.base import Network
     from bidual.networks.convolutional import ConvolutionalNetwork
 
 _CONVOLUTIONS = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}
@@ -66,7 +64,7 @@ class SwappedNorm(torch.nn.Module):
 def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
     """``Sequential(Conv, [BatchNorm], ReLU, pooling, Linear)`` with the weights of ``network``, channels first."""
     dtype = torch.float64 if dtype is None else dtype
-    layer, window, pooling = network.layer, network.window, network.pooling
+    layer, window = network.layer, network.window
     if isinstance(layer, GatedNetwork):
         raise ValueError("a gated convolutional network has no torch module of standard layers: use its layer's to_torch")
     axes = None if window.kernel is None else len(window.kernel)
@@ -74,7 +72,7 @@ def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | Non
     if axes is not None and window.circular:
         modules.append(_WRAPS[axes](tuple(e for k in reversed(window.kernel or ()) for e in (0, k - 1))))
     if axes is None:
-        modules.append(_linear(_hidden(layer), network.hidden_bias, dtype))
+        modules.append(_linear(network.filters, network.hidden_bias, dtype))
     else:
         modules.append(_convolution(network.filters, network.hidden_bias, window.stride, window.padding, dtype))
     if layer.kind == "batch_norm":
@@ -104,10 +102,6 @@ def _head(network: ConvolutionalNetwork, axes: int | None, dtype: torch.dtype) -
     if pooling == "sum":
         return [SumPool(), last]
     return [_AVERAGES[axes](1), torch.nn.Flatten(), last]  # type: ignore[call-arg]
-
-
-def _hidden(layer: Network) -> Array:
-    return layer.layers[0].T if isinstance(layer, DeepNetwork) else layer.hidden_weights  # type: ignore[attr-defined]
 
 
 def _convolution(
