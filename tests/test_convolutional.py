@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import cvxpy_loss, gap_may_stay_open, lp_patterns
+from .helpers import cvxpy_loss, gap_may_stay_open, lp_patterns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """ReLU networks trained to proven global optimality."""
 
 from bidual.architectures import BatchNorm, Convolutional, TwoLayer
-from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
+from bidual.arrangements import Patterns, cluster_directions, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
@@ -54,6 +54,7 @@ __all__ = [
     "TwoLayerNetwork",
     "beta_max",
     "certify",
+    "cluster_directions",
     "count_patterns",
     "enumerate_patterns",
     "is_spike_free",

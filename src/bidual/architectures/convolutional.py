@@ -19,6 +19,7 @@ from bidual._typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm
 from bidual.architectures.two_layer import TwoLayer
+from bidual.arrangements import cluster_directions
 from bidual.networks import ConvolutionalNetwork, Network
 from bidual.networks.convolutional import POOLINGS
 from bidual.patches import Sizes, Window, check_sizes, distinct_patches
@@ -107,6 +108,16 @@ class Convolutional(Architecture):
         """The patches ``(n, *grid, *kernel, channels)`` of tensors, without copying them; explicit ones as they are."""
         X = np.asarray(X)
         return self.window(X.ndim).view(X)
+
+    def cluster(
+        self, X: Array, n_clusters: int = 50, random_state: int | np.random.RandomState | None = None
+    ) -> FloatArray:
+        """Centres of clusters of the patches of X, ``(n_clusters, h)``: the patterns of 003 A.1.
+
+        Give them to an estimator as ``gates``, with ``method="sampled"`` or ``activation="gated"``.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        return cluster_directions(self.window(X.ndim).rows(X), n_clusters, random_state)
 
     def stack(self, shape: tuple[int, ...], y: Array) -> Array | None:
         if self.pooling is not None or y is None:

@@ -136,11 +136,16 @@ class BaseReLU(Certified):
         """The gates the user gave, on the data as they are: scaling could move a row across a gate it touches."""
         if self.gates is None:
             return None
-        source = self.gates
+        several = isinstance(self.gates, list | tuple) and any(np.ndim(g) != 1 for g in self.gates)
+        sources: Any = self.gates if several else [self.gates]
+        return gates_of(lift.M, np.vstack([self._gate_vectors(lift, source) for source in sources]))
+
+    @staticmethod
+    def _gate_vectors(lift: Lift, source: Any) -> FloatArray:
         if isinstance(source, BaseReLU):
             check_is_fitted(source, "network_")
             source = source.network_
-        return gates_of(lift.M, lift.gates(source))
+        return lift.gates(source)
 
     def _check_parameters(self) -> None:
         """One sentence for each parameter that cannot be."""
@@ -148,8 +153,11 @@ class BaseReLU(Certified):
             raise ValueError(f"unknown method {self.method!r}: use one of {', '.join(map(repr, METHODS))}")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {self.activation!r}: use one of {', '.join(map(repr, ACTIVATIONS))}")
-        if self.gates is not None and not ACTIVATIONS[self.activation].gated:
-            raise ValueError(f"gates are for activation='gated'; activation={self.activation!r} has none")
+        if self.gates is not None and not (ACTIVATIONS[self.activation].gated or self.method == "sampled"):
+            raise ValueError(
+                f"gates are for activation='gated'; activation={self.activation!r} has none (method='sampled' takes "
+                "their patterns)"
+            )
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")

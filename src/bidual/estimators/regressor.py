@@ -48,8 +48,9 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         Patterns drawn by "sampled", or gates of "gated"; None means 100.
     gates : array, Network, estimator or None, default=None
         Gates of activation="gated": vectors (P, d), or (P, d + 1) with their biases, or a network or fitted estimator
-        whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there).
-        None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
+        whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there), or
+        a list of such. None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
+        With method="sampled" their patterns are used, and random ones only if ``n_patterns`` is given too.
     bias : bool, default=True
         Hidden biases, regularised like weights. (Batch normalisation has a shift of its own: see
         :class:`~bidual.BatchNorm`.)
