@@ -137,12 +137,14 @@ def check_sizes(name: str, size: Any, at_least: int) -> Any:
 
 
 def distinct_patches(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """The distinct rows in a canonical order, and which of them each row is: many patches of an image are alike."""
+    """The distinct rows, and which of them each row is: many patches of an image are alike."""
     rows = np.ascontiguousarray(rows + 0.0)  # -0.0 equals 0.0
     if not rows.shape[1]:
         return rows[:1], np.zeros(len(rows), dtype=np.int64)
     keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return rows, np.arange(len(rows))
     return rows[first], np.asarray(inverse.ravel(), dtype=np.int64)
 
 

@@ -149,6 +149,11 @@ class Problem:
         return np.linalg.norm(self.M, axis=1)
 
     @cached_property
+    def pools(self) -> bool:
+        """Whether samples have several lifted rows."""
+        return self.A is not None and self.A.nnz > self.A.shape[0]
+
+    @cached_property
     def gain(self) -> float:
         """What pooling multiplies a constant by, on average."""
         return 1.0 if self.A is None else float(self.A.sum()) / self.A.shape[0]

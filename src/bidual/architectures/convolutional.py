@@ -155,7 +155,8 @@ class ConvolutionalLift(Lift):
     ) -> None:
         self.layer, self.M = layer, layer.M
         self.pooling, self.window, self.grid = architecture.pooling, window, window.grid(shape)
-        self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
+        if self.pooling is not None or len(which) > len(self.M):
+            self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
         if self.pooling == "flatten":
             raise NotImplementedError
 

@@ -305,8 +305,9 @@ class _Engine:
         m, r = neurons.U.shape
         if p.n_outputs > 1:
             pairs = PairGradient(p, self.loss, neurons)
-            steps = pairs.nesterov if p.A is None else pairs.bfgs
-            steps(300, 0.01 * self.resolution, self.deadline)
+            if p.pools:
+                pairs.bfgs(300, 0.01 * self.resolution, self.deadline)
+            pairs.nesterov(300, 0.01 * self.resolution, self.deadline)  # kinks end a quasi-Newton method early
             return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
@@ -336,7 +337,7 @@ class _Engine:
             given = Neurons(U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept)
             return self.correct_and_price(given, 2)
         scale = output_scale(p)
-        if p.n_outputs > 1 or p.A is not None:
+        if p.n_outputs > 1 or p.pools:
             return pair_start(p, self.loss, b, self.rng, scale=scale, deadline=self.deadline)
         start = fast_start(p, self.loss, b, self.rng, tol=1e-3, deadline=self.deadline, watch=self.watch)
         return merged(p, start, 0.02 * self.resolution * self.objective)

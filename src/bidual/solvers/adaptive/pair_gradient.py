@@ -179,7 +179,7 @@ def pair_start(
     size = 0.3 / np.sqrt(width) * scale / problem.gain
     U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
     solver = PairGradient(problem, loss, Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept))
-    if problem.A is not None:
+    if problem.pools:
         solver.bfgs(iterations, tol, deadline)
         return solver.result()
     solver.adam(adam_steps, 0.03 * np.sqrt(scale), deadline)
