@@ -8,6 +8,7 @@ have many, are one row of M; their numbers are the entries of A.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,7 +24,7 @@ from bidual.arrangements import cluster_directions
 from bidual.networks import ConvolutionalNetwork, Network
 from bidual.networks.convolutional import POOLINGS
 from bidual.patches import Sizes, Window, check_sizes, distinct_patches
-from bidual.problem import GatedNeurons, Neurons
+from bidual.problem import GatedNeurons, HeadProblem, Neurons
 
 #: Copies of the lifted features that training makes: M itself, in the coordinates of its row space, transposed, and
 #: in single precision, each with room to scale it.
@@ -158,7 +159,7 @@ class ConvolutionalLift(Lift):
         if self.pooling is not None or len(which) > len(self.M):
             self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
         if self.pooling == "flatten":
-            raise NotImplementedError
+            self.problem_type = partial(HeadProblem, n_positions=prod(self.grid))  # type: ignore[misc, assignment]
 
     def recover(self, neurons: Neurons) -> ConvolutionalNetwork:
         silent = replace(neurons, intercept=np.zeros(neurons.alpha.shape[1]))
@@ -201,18 +202,12 @@ class ConvolutionalLift(Lift):
 
 
 def pooling_matrix(which: Array, n_rows: int, K: int, pooling: str | None) -> sp.csr_array:
-    """A: from the distinct patches to the outputs, ``which`` being the patches of sample 1, sample 2, ...
-
-    "flatten": the K parts of A for the positions stand side by side.
-    """
+    """A: from the distinct patches to samples, or to positions, ``which`` being the patches of sample 1, sample 2, ..."""
     places = np.arange(len(which))
     ones = np.full(len(which), 1.0 / K if pooling == "average" else 1.0)
-    if pooling is None:
+    if pooling in (None, "flatten"):
         return sp.csr_array((ones, (places, which)), shape=(len(which), n_rows))
-    samples, n = places // K, len(which) // K
-    if pooling == "flatten":
-        return sp.csr_array((ones, (samples, (places % K) * n_rows + which)), shape=(n, K * n_rows))
-    return sp.csr_array((ones, (samples, which)), shape=(n, n_rows))
+    return sp.csr_array((ones, (places // K, which)), shape=(len(which) // K, n_rows))
 
 
 def check_memory(n_patches: int, n_features: int, K: int, available: int | None = None) -> None:

@@ -13,7 +13,7 @@ from bidual.arrangements import Patterns, enumerate_patterns, patterns_of, sampl
 from bidual.certificates import ConeBounds, DualBound, relative_gap
 from bidual.certificates.oracle import PatternProof
 from bidual.losses import ConeForm
-from bidual.problem import Neurons, Problem
+from bidual.problem import HeadProblem, Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.conic import ConicResult, FiniteProgram
 from bidual.solvers.interrupt import InterruptFlag
@@ -49,6 +49,14 @@ def finite_program(problem: Problem, patterns: Patterns) -> FiniteProgram:
     return FiniteProgram(problem, patterns)
 
 
+@finite_program.register
+def _(problem: HeadProblem, patterns: Patterns) -> FiniteProgram:
+    raise ValueError(
+        "output weights for every position leave no finite program on patterns: use method='adaptive' (or 'exact', which "
+        "proves its result), beta > 0, or pooling='sum' or 'average'"
+    )
+
+
 @singledispatch
 def cone_bounds(problem: Problem, patterns: Patterns) -> ConeBounds:
     """The bounds that go with it."""
@@ -60,7 +68,7 @@ def solve_exact(problem: Problem, options: Options) -> Solution:
 
     With several outputs there is no such program (000 Theorem 2.3); see :mod:`bidual.solvers.several`.
     """
-    if problem.n_outputs > 1 and problem.loss.finite:
+    if problem.n_coefficients > 1 and problem.loss.finite:
         return solve_several(problem, options)
     began = time.perf_counter()
     patterns = enumerate_patterns(problem.relu_inputs)

@@ -174,7 +174,7 @@ def pair_start(
     deadline: float = np.inf,
 ) -> Neurons:
     """A good network with several outputs from scratch (reduced coordinates); ``scale`` is the size of the outputs."""
-    r, C = problem.reduced.shape[1], problem.n_outputs
+    r, C = problem.reduced.shape[1], problem.n_coefficients
     unit = float(np.sqrt((problem.reduced**2).mean()))
     size = 0.3 / np.sqrt(width) * scale / problem.gain
     U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
