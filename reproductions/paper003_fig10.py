@@ -19,6 +19,12 @@ from reproductions.framework import Context, Outcome, Verdict, experiment
 CLASSES, N, WIDTH, CLUSTERS, BATCH = (0, 1), 195, 50, 50, 20
 ARCHITECTURE = Convolutional(kernel_size=4, stride=4)
 BETA = 0.02
+#: Step sizes to choose from, by short runs.
+RATES = {"sgd": (3e-4, 1e-3, 3e-3), "adam": (1e-3, 3e-3, 1e-2)}
+REMARK = (
+    "Adaptive needs no patterns to be chosen: it finds them, and its gap says how far from the best possible network "
+    "the result is. Gaps of the programs, among networks on their patterns: "
+)
 
 
 def data(context: Context, n: int) -> tuple[np.ndarray, ...]:
@@ -70,22 +76,24 @@ def run(context: Context) -> Outcome:
     """Train by SGD and Adam, by the three programs of the paper, and by column generation."""
     n = context.pick(quick=40, default=N)
     X, y, X_test, y_test = data(context, n)
-    runs, limit = context.pick(quick=2, default=5), context.pick(quick=10.0, default=40.0, full=300.0)
+    runs = context.pick(quick=2, default=5)
     common = {"loss": "hinge", "architecture": ARCHITECTURE, "bias": False, "fit_intercept": False}
     rows: list[tuple[str, float, float, float, float]] = []
 
     tensors = X.transpose(0, 3, 1, 2)
     best: dict[str, Descent] = {}
-    for name, rate, batch in (("sgd", 1e-3, BATCH), ("adam", 1e-3, None)):
-        for seed in range(runs):
-            result = descend(
+    for name, rates in RATES.items():
+
+        def go(rate: float, seed: int, epochs: int, name: str = name) -> Descent:
+            return descend(
                 module(seed), tensors, y, beta=BETA, loss="hinge", optimiser=name, rate=rate, momentum=0.9,
-                epochs=context.pick(quick=200, default=1500, full=10_000), batch_size=batch, cosine=True, seed=seed,
-                time_limit=limit,
+                epochs=epochs, batch_size=BATCH, cosine=True, seed=seed,
             )  # fmt: skip
-            if name not in best or result.objective < best[name].objective:
-                best[name] = result
-        end = best[name]
+
+        probe = context.pick(quick=40, default=60)
+        rate = min(rates, key=lambda rate: go(rate, 0, probe).objective)
+        epochs = context.pick(quick=300, default=600, full=5000)
+        end = best[name] = min((go(rate, seed, epochs) for seed in range(runs)), key=lambda d: d.objective)
         rows.append((f"{name.upper()}, best of {runs}", end.objective, accuracy(end.module, X, y),
                      accuracy(end.module, X_test, y_test), float(end.seconds[-1])))  # fmt: skip
         context.log(str(rows[-1]))
@@ -97,11 +105,14 @@ def run(context: Context) -> Outcome:
         "Alg2: trained patterns": trained,
         "Alg3: initial patterns, flipped": flip_nearest(patches, patterns_of(patches, first)).witnesses,
     }
-    program_limit = context.pick(quick=60.0, default=600.0, full=3600.0)
+    program_limit = context.pick(quick=60.0, default=900.0, full=7200.0)
     gaps: dict[str, float] = {}
     for name, settings in [
-        *((name, {"method": "sampled", "gates": gates, "time_limit": program_limit}) for name, gates in programs.items()),
         ("bidual, adaptive", {"tol": context.pick(quick=0.1, default=0.03, full=0.01), "time_limit": program_limit}),
+        *(
+            (name, {"method": "sampled", "gates": gates, "time_limit": program_limit})
+            for name, gates in programs.items()
+        ),
     ]:
         began = time.perf_counter()
         with warnings.catch_warnings():
@@ -110,20 +121,20 @@ def run(context: Context) -> Outcome:
         rows.append((name, est.objective_, est.score(X, y), est.score(X_test, y_test), time.perf_counter() - began))
         gaps[name] = est.gap_
         context.log(f"{rows[-1]}, gap {est.gap_:.1e}, {est.certificate_.method}")
-    ours, alg1 = rows[-1], next(row for row in rows if row[0].startswith("Alg1"))
+    ours, alg1 = (next(row for row in rows if row[0].startswith(name)) for name in ("bidual", "Alg1"))
+    others = [row for row in rows if row is not ours]
     _draw(context, rows)
     table = ["| method | objective | train accuracy | test accuracy | seconds |", "|---|---|---|---|---|"]
     table += [f"| {name} | {value:.5f} | {train:.3f} | {test:.3f} | {s:.0f} |" for name, value, train, test, s in rows]
-    lowest = all(ours[1] <= row[1] for row in rows[:-1])
-    alg1_lowest = all(alg1[1] <= row[1] for row in rows[:-1])
+    lowest = all(ours[1] <= row[1] for row in others)
+    alg1_lowest = all(alg1[1] <= row[1] for row in others)
     return Outcome(
         Verdict.HOLDS if alg1_lowest else Verdict.PARTLY if lowest else Verdict.FAILS,
-        ours=f"adaptive {ours[1]:.5f} (gap {gaps[ours[0]]:.0e}, local search), Alg1 {alg1[1]:.5f}, SGD {rows[0][1]:.5f}, "
-        f"Adam {rows[1][1]:.5f}; test accuracy {ours[3]:.3f}, {alg1[3]:.3f}, {rows[0][3]:.3f}, {rows[1][3]:.3f}",
-        sizes=f"n = {n}, beta = {BETA} (the paper names none), airplanes against automobiles, {runs} runs of each descent",
-        details="\n".join([*table, "", "Adaptive needs no patterns to be chosen: it finds them, and its gap says how far "
-                           "from the best possible network the result is."]),
-    )  # fmt: skip
+        ours=f"adaptive {ours[1]:.5f} (gap {gaps[ours[0]]:.0e}, local search), Alg1 {alg1[1]:.5f}, "
+        f"SGD {rows[0][1]:.5f}, Adam {rows[1][1]:.5f}; test accuracy {ours[3]:.3f}, {alg1[3]:.3f}, {rows[0][3]:.3f}, {rows[1][3]:.3f}",
+        sizes=f"n = {n}, beta = {BETA} (the paper names none), airplanes and automobiles, {runs} runs of each descent",
+        details="\n".join([*table, "", REMARK + ", ".join(f"{k[:4]} {v:.0e}" for k, v in gaps.items() if "Alg" in k)]),
+    )
 
 
 def _draw(context: Context, rows: list[tuple[str, float, float, float, float]]) -> None:

@@ -83,16 +83,16 @@ def run(context: Context) -> Outcome:
     table = ["| run | objective | distance of the filters' second moments | distance of the map |", "|---|---|---|---|"]
     table += [f"| {seed} | {value:.8f} | {a:.1e} | {b:.1e} |" for seed, value, a, b in rows]
     details = [
-        f"Proven optimum with filters of length {LENGTH}: {best.objective_:.8f} (gap {best.gap_:.0e}, {best.n_neurons_} "
-        f"filters, {best.n_iter_} steps). With filters of full length, which is what eq. 14 is about: {full.objective_:.8f} "
-        f"(gap {full.gap_:.0e}): lower, so that eq. 14 is not the problem that filters of length {LENGTH} solve.",
+        f"Proven optimum with filters of length {LENGTH}: {best.objective_:.8f} (gap {best.gap_:.0e}, "
+        f"{best.n_neurons_} filters, {best.n_iter_} steps). With filters of full length, which is what eq. 14 is about: "
+        f"{full.objective_:.8f} (gap {full.gap_:.0e}): lower, so that eq. 14 is not the problem that filters of length {LENGTH} solve.",
         "",
         *table,
     ]
     return Outcome(
         Verdict.HOLDS if never_below and close else Verdict.PARTLY if never_below else Verdict.FAILS,
-        ours=f"optimum {best.objective_:.7f} (gap {best.gap_:.0e}); SGD above it by {above.min():.1e} to {above.max():.1e}; "
-        f"filters differ by {min(r[2] for r in rows):.1e} to {max(r[2] for r in rows):.1e}",
+        ours=f"optimum {best.objective_:.7f} (gap {best.gap_:.0e}); SGD above it by {above.min():.1e} to "
+        f"{above.max():.1e}; filters differ by {min(r[2] for r in rows):.1e} to {max(r[2] for r in rows):.1e}",
         sizes=f"n = {n}, {X.shape[1]} pixels, beta = {beta:.2e} ({BETA_RATIO} of where the map is zero), {runs} runs",
         details="\n".join(details),
     )

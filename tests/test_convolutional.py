@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from .helpers import cvxpy_loss, gap_may_stay_open, lp_patterns
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import cvxpy as cp
 
 from bidual import Convolutional, Network, ReLUClassifier, ReLURegressor, beta_max, certify, solution_path
 from bidual.architectures.convolutional import check_memory, pooling_matrix
 from bidual.networks import BatchNormNetwork, ConvolutionalNetwork, TwoLayerNetwork, from_torch
 from bidual.patches import Window, distinct_patches, fold, unfold
+
+from .helpers import cvxpy_loss, gap_may_stay_open, lp_patterns
 
 RNG = np.random.default_rng(0)
 #: Shape of the tensors, kernel_size, stride, padding.
@@ -231,9 +231,7 @@ def test_several_outputs_are_proven():
     est = ReLURegressor(0.05, architecture=Convolutional(2), method="exact", tol=1e-3, random_state=0).fit(X, Y)
     assert est.certificate_.rigorous
     assert est.gap_ <= 2e-3
-    apart = [
-        ReLURegressor(0.05, architecture=Convolutional(2), method="exact").fit(X, y).objective_ for y in Y.T
-    ]
+    apart = [ReLURegressor(0.05, architecture=Convolutional(2), method="exact").fit(X, y).objective_ for y in Y.T]
     assert est.lower_bound_ <= sum(apart) * (1 + 1e-6)
 
 
@@ -295,7 +293,11 @@ def test_certify_bounds_networks_of_torch():
     X, y = rng.standard_normal((8, 5)), rng.standard_normal(8)
     torch.manual_seed(0)
     module = torch.nn.Sequential(
-        torch.nn.Conv1d(1, 4, 2), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool1d(1), torch.nn.Flatten(), torch.nn.Linear(4, 1)
+        torch.nn.Conv1d(1, 4, 2),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool1d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4, 1),
     )
     certificate = certify(module, X[:, :, None], y, beta=0.02, random_state=0)
     best = ReLURegressor(0.02, architecture=Convolutional(2, pooling="average"), method="exact").fit(X, y)

@@ -205,7 +205,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class HeadProblem(Problem):
-    r"""The same for neurons with output weights of their own at each of K positions of a sample (003 eq. 9 with a ReLU).
+    r"""The same for neurons with output weights at each of K positions of a sample (003 eq. 9 with a ReLU).
 
     .. math:: F_i = \sum_j \sum_k (x_{ik}^T u_j)_+ \alpha_{jk} + b, \qquad \alpha_{jk} \in R^C.
 
@@ -221,11 +221,11 @@ class HeadProblem(Problem):
         return self.n_positions * self.n_outputs
 
     @property
-    def pools(self) -> bool:  # type: ignore[override]
+    def pools(self) -> bool:
         return self.n_positions > 1
 
     @property
-    def gain(self) -> float:  # type: ignore[override]
+    def gain(self) -> float:
         return 1.0
 
     @cached_property

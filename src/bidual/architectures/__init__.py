@@ -9,7 +9,16 @@ from bidual.architectures.two_layer import TwoLayer
 
 ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Convolutional)}
 
-__all__ = ["ARCHITECTURES", "Architecture", "BatchNorm", "Convolutional", "Lift", "TwoLayer", "get_architecture", "truncate"]
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "BatchNorm",
+    "Convolutional",
+    "Lift",
+    "TwoLayer",
+    "get_architecture",
+    "truncate",
+]
 
 
 def get_architecture(architecture: str | Architecture) -> Architecture:

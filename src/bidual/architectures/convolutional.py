@@ -144,7 +144,8 @@ class Convolutional(Architecture):
         counts = np.ones(len(X)) if counts is None else counts
         of_patches = np.repeat(counts, len(which) // len(counts))
         inner = BatchNorm() if self.batch_norm else TwoLayer()
-        layer = inner.lift(rows, bias=bias, counts=np.bincount(which, weights=of_patches, minlength=len(rows)))
+        numbers = np.bincount(which, weights=of_patches, minlength=len(rows)).astype(np.float64)
+        layer = inner.lift(rows, bias=bias, counts=numbers)
         return ConvolutionalLift(layer, self, window, X.shape, which)
 
 
@@ -202,7 +203,7 @@ class ConvolutionalLift(Lift):
 
 
 def pooling_matrix(which: Array, n_rows: int, K: int, pooling: str | None) -> sp.csr_array:
-    """A: from the distinct patches to samples, or to positions, ``which`` being the patches of sample 1, sample 2, ..."""
+    """A: from the distinct patches to samples, or to positions; ``which`` are the patches of sample 1, sample 2, ..."""
     places = np.arange(len(which))
     ones = np.full(len(which), 1.0 / K if pooling == "average" else 1.0)
     if pooling in (None, "flatten"):
@@ -220,5 +221,3 @@ def check_memory(n_patches: int, n_features: int, K: int, available: int | None 
             f"{need / 2**30:.1f} GiB, and {have / 2**30:.1f} GiB are free: use a larger stride, a smaller kernel_size "
             "or fewer samples"
         )
-
-

@@ -26,7 +26,7 @@ def patterns_of(X: Array, directions: Array) -> Patterns:
 def cluster_directions(
     X: Array, n_clusters: int = 50, random_state: int | np.random.RandomState | None = None
 ) -> FloatArray:
-    """Centres of clusters of the rows, ``(n_clusters, d)``: directions whose patterns tell the clusters apart (003 A.1).
+    """Centres of clusters of the rows, ``(n_clusters, d)``: directions whose patterns tell them apart (003 A.1).
 
     Parameters
     ----------

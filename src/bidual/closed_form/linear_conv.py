@@ -98,14 +98,14 @@ class FourierFilters(Filters):
         assert self.window.kernel is not None
         return self.shape[1 : 1 + len(self.window.kernel)]
 
-    def coef(self, Z: FloatArray) -> FloatArray:
+    def coef(self, Z: FloatArray) -> FloatArray:  # noqa: D102
         return Z
 
-    def adjoint(self, G: FloatArray) -> FloatArray:
+    def adjoint(self, G: FloatArray) -> FloatArray:  # noqa: D102
         return G
 
     @cached_property
-    def multiplicity(self) -> FloatArray:
+    def multiplicity(self) -> FloatArray:  # noqa: D102
         return np.ones((prod(self.shape[1:]), 1))
 
     def _transform(self, Z: FloatArray) -> Array:
@@ -122,20 +122,20 @@ class FourierFilters(Filters):
     def _values(self, Z: FloatArray) -> FloatArray:
         return np.linalg.svd(self._transform(Z), compute_uv=False)
 
-    def cost(self, Z: FloatArray) -> float:
+    def cost(self, Z: FloatArray) -> float:  # noqa: D102
         return float(self._values(Z).sum()) / np.sqrt(prod(self.space))
 
-    def dual_norm(self, G: FloatArray) -> float:
+    def dual_norm(self, G: FloatArray) -> float:  # noqa: D102
         return float(self._values(G).max(initial=0.0)) * np.sqrt(prod(self.space))
 
-    def shrink(self, G: FloatArray, t: float) -> tuple[FloatArray, float]:
+    def shrink(self, G: FloatArray, t: float) -> tuple[FloatArray, float]:  # noqa: D102
         root = float(np.sqrt(prod(self.space)))
         P, sigma, Qh = np.linalg.svd(self._transform(G), full_matrices=False)
         sigma = np.maximum(sigma - t / root, 0.0)
         return self._back((P * sigma[:, None, :]) @ Qh), float(sigma.sum()) / root
 
     def factors(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        r"""One filter for each singular value that the matrices have: :math:`\hat u = \hat\alpha = \sqrt\sigma / d^{1/4}`.
+        r"""One filter for each singular value of the matrices: :math:`\hat u = \hat\alpha = \sqrt\sigma / d^{1/4}`.
 
         Filters are real because opposite frequencies are given conjugate factors.
         """

@@ -23,7 +23,7 @@ from bidual.patches import Sizes, Window, check_sizes
 class LinearConvRegressor(RegressorMixin, Certified):
     r"""A linear convolutional network, trained to the global optimum of its weight-decay objective (003 sec. 4.2, 4.3).
 
-    .. math:: \min_{u, \alpha, b} \; \sum_i \frac{w_i}{2} \Big\| \sum_{j,k} (x_{ik}^T u_j) \alpha_{jk} + b - y_i \Big\|^2
+    .. math:: \min_{u, \alpha, b} \; \sum_i \frac{w_i}2 \Big\| \sum_{j,k} (x_{ik}^T u_j) \alpha_{jk} + b - y_i \Big\|^2
               + \frac\beta2 \sum_j \big( \|u_j\|^2 + \|\alpha_j\|^2 \big)
 
     over filters :math:`u_j` on the patches :math:`x_{ik}`, their number, and output weights for every position.
@@ -62,8 +62,8 @@ class LinearConvRegressor(RegressorMixin, Certified):
     Notes
     -----
     X has shape ``(n, length, channels)``, ``(n, length)`` or ``(n, height, width, channels)``, for two sizes also
-    ``(n, height, width)``. A step costs two products with X and one singular value decomposition of the filters (h x K),
-    or an FFT of length d; patches are never copied.
+    ``(n, height, width)``. A step costs two products with X and one singular value decomposition of h x K numbers, or
+    an FFT of length d; patches of X are never copied.
 
     Examples
     --------

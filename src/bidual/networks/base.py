@@ -64,7 +64,7 @@ class Network(ABC):
 
     @abstractmethod
     def forward(self, X: FloatArray) -> FloatArray:
-        """Outputs ``(n, C)``; of a network with outputs at several places of a sample, all of them, one after another."""
+        """Outputs ``(n, C)``; where a sample has outputs at several places, ``(n K, C)``."""
 
     @abstractmethod
     def penalty(self) -> float:

@@ -27,8 +27,8 @@ def from_torch(module: Any) -> TwoLayerNetwork | ConvolutionalNetwork:
     """A network from ``torch.nn.Sequential(Linear, ReLU, Linear)``, with or without biases.
 
     ``Sequential(Conv1d or Conv2d, ReLU, AdaptiveAvgPool(1), Flatten, Linear)`` becomes a convolutional network, whose
-    inputs have their channels last. Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do nothing at inference,
-    are passed over.
+    inputs have their channels last. Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do
+    nothing at inference, are passed over.
     """
     from bidual.networks.torch_bridge import two_layer_weights
     from bidual.networks.torch_conv import convolutional_arguments, is_convolutional

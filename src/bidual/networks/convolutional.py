@@ -70,12 +70,16 @@ class ConvolutionalNetwork(Network):
         self.window = Window.of(kernel_size, stride, padding, 3 if kernel_size is None else axes + 2, circular)
         self.pooling = pooling
         self.grid = None if grid is None else tuple(int(k) for k in np.atleast_1d(np.asarray(grid)))
-        if isinstance(layer, DeepNetwork) and (pooling != "flatten" or layer.activation != "linear" or layer.depth != 2):
+        if isinstance(layer, DeepNetwork) and (
+            pooling != "flatten" or layer.activation != "linear" or layer.depth != 2
+        ):
             raise ValueError("a deep layer must be linear, of two layers, and its activations flattened")
         if pooling == "flatten" and self.grid is None:
             raise ValueError("pooling='flatten' needs the grid of positions that have output weights")
         if layer.n_outputs % (self.n_positions or 1):
-            raise ValueError(f"the layer has {layer.n_outputs} outputs, which {self.n_positions} positions cannot share")
+            raise ValueError(
+                f"the layer has {layer.n_outputs} outputs, which {self.n_positions} positions cannot share"
+            )
         C = self.n_outputs
         self.intercept = np.zeros(C) if intercept is None else _finite("intercept", intercept, (C,))
 

@@ -15,10 +15,10 @@ from bidual.networks.two_layer import TwoLayerNetwork
 if TYPE_CHECKING:
     from bidual.networks.convolutional import ConvolutionalNetwork
 
-_CONVOLUTIONS = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}
-_NORMALISATIONS = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm2d}
-_AVERAGES: dict[int, type[torch.nn.Module]] = {1: torch.nn.AdaptiveAvgPool1d, 2: torch.nn.AdaptiveAvgPool2d}
-_WRAPS = {1: torch.nn.CircularPad1d, 2: torch.nn.CircularPad2d}
+_CONVOLUTIONS: dict[int, Any] = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}
+_NORMALISATIONS: dict[int, Any] = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm2d}
+_AVERAGES: dict[int, Any] = {1: torch.nn.AdaptiveAvgPool1d, 2: torch.nn.AdaptiveAvgPool2d}
+_WRAPS: dict[int, Any] = {1: torch.nn.CircularPad1d, 2: torch.nn.CircularPad2d}
 
 
 class SumPool(torch.nn.Module):
@@ -66,7 +66,9 @@ def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | Non
     dtype = torch.float64 if dtype is None else dtype
     layer, window = network.layer, network.window
     if isinstance(layer, GatedNetwork):
-        raise ValueError("a gated convolutional network has no torch module of standard layers: use its layer's to_torch")
+        raise ValueError(
+            "a gated convolutional network has no torch module of standard layers: use its layer's to_torch"
+        )
     axes = None if window.kernel is None else len(window.kernel)
     modules: list[torch.nn.Module] = []
     if axes is not None and window.circular:
@@ -89,7 +91,10 @@ def _head(network: ConvolutionalNetwork, axes: int | None, dtype: torch.dtype) -
     alpha, pooling = network.output_weights, network.pooling
     if pooling == "flatten":  # torch flattens (m, K), explicit patches (K, m)
         order = (1, 0, 2) if axes is None else (0, 1, 2)
-        return [torch.nn.Flatten(), _linear(alpha.transpose(order).reshape(-1, alpha.shape[2]).T, network.intercept, dtype)]
+        return [
+            torch.nn.Flatten(),
+            _linear(alpha.transpose(order).reshape(-1, alpha.shape[2]).T, network.intercept, dtype),
+        ]
     if pooling is None and axes is not None:
         ones = alpha.T.reshape(alpha.shape[1], *(1,) * axes, alpha.shape[0])
         zeros = (0,) * axes
@@ -101,7 +106,7 @@ def _head(network: ConvolutionalNetwork, axes: int | None, dtype: torch.dtype) -
         return [PatchSum(pooling == "average"), last]
     if pooling == "sum":
         return [SumPool(), last]
-    return [_AVERAGES[axes](1), torch.nn.Flatten(), last]  # type: ignore[call-arg]
+    return [_AVERAGES[axes](1), torch.nn.Flatten(), last]
 
 
 def _convolution(
@@ -143,20 +148,23 @@ def convolutional_arguments(module: Any) -> dict[str, Any]:
     axes = len(first.kernel_size)
     if isinstance(pool[0], SumPool):
         pooling = "sum"
-    elif isinstance(pool[0], _AVERAGES[axes]) and set(np.atleast_1d(pool[0].output_size)) == {1}:  # type: ignore[arg-type]
+    elif isinstance(pool[0], _AVERAGES[axes]) and set(np.atleast_1d(pool[0].output_size)) == {1}:
         pooling = "average"
     else:
         raise wrong
     plain = first.groups == 1 and set(first.dilation) == {1} and first.padding_mode == "zeros"
     if not plain or isinstance(first.padding, str):
-        raise ValueError("only convolutions without groups, dilation and with zeros as numeric padding can be converted")
-    weight, bias, alpha, intercept = (
-        None if t is None else t.detach().to("cpu", torch.float64).numpy()
-        for t in (first.weight, first.bias, last.weight, last.bias)
-    )
-    hidden = np.moveaxis(weight, 1, -1).reshape(len(weight), -1)
+        raise ValueError(
+            "only convolutions without groups, dilation and with zeros as numeric padding can be converted"
+        )
+
+    def numbers(tensor: torch.Tensor) -> Array:
+        return tensor.detach().to("cpu", torch.float64).numpy()
+
+    hidden = np.moveaxis(numbers(first.weight), 1, -1).reshape(first.out_channels, -1)
+    bias, intercept = (None if t is None else numbers(t) for t in (first.bias, last.bias))
     return {
-        "layer": TwoLayerNetwork(hidden, alpha.T, hidden_bias=bias),
+        "layer": TwoLayerNetwork(hidden, numbers(last.weight).T, hidden_bias=bias),
         "kernel_size": first.kernel_size,
         "stride": first.stride,
         "padding": first.padding,

@@ -52,8 +52,8 @@ def finite_program(problem: Problem, patterns: Patterns) -> FiniteProgram:
 @finite_program.register
 def _(problem: HeadProblem, patterns: Patterns) -> FiniteProgram:
     raise ValueError(
-        "output weights for every position leave no finite program on patterns: use method='adaptive' (or 'exact', which "
-        "proves its result), beta > 0, or pooling='sum' or 'average'"
+        "output weights for every position leave no finite program on patterns: use method='adaptive' (or 'exact', "
+        "which proves its result), beta > 0, or pooling='sum' or 'average'"
     )
 
 

@@ -126,16 +126,16 @@ class HeadColumns(Columns):
         self.Phi = problem.contributions(np.maximum(problem.reduced @ neurons.U.T, 0.0), neurons.alpha)
         self.alpha = neurons.alpha
 
-    def outputs(self, t: FloatArray) -> FloatArray:
+    def outputs(self, t: FloatArray) -> FloatArray:  # noqa: D102
         return self.Phi @ t
 
-    def slopes(self, G: FloatArray) -> FloatArray:
+    def slopes(self, G: FloatArray) -> FloatArray:  # noqa: D102
         return G.ravel() @ self.Phi.reshape(G.size, -1)
 
-    def of_output(self, c: int) -> FloatArray:
+    def of_output(self, c: int) -> FloatArray:  # noqa: D102
         return self.Phi[:, c]
 
-    def gram(self, weights: FloatArray) -> FloatArray:
+    def gram(self, weights: FloatArray) -> FloatArray:  # noqa: D102
         flat = self.Phi.reshape(weights.size, -1)
         return flat.T @ (weights.ravel()[:, None] * flat)
 

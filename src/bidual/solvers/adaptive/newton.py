@@ -84,8 +84,8 @@ class SmoothedNewton:
         m = weights.shape[1]
         i, j = self._upper
         if self.problem.A is not None and np.count_nonzero(weights) < 0.1 * weights.size:
-            rows = (np.flatnonzero(w) for w in weights.T)
-            return np.stack([(self.X[k].T * w[k]) @ self.X[k] for k, w in zip(rows, weights.T, strict=True)])
+            kinks = (np.flatnonzero(w) for w in weights.T)
+            return np.stack([(self.X[k].T * w[k]) @ self.X[k] for k, w in zip(kinks, weights.T, strict=True)])
         if self._outer is not None:
             half = weights.T @ self._outer
         else:
