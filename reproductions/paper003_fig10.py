@@ -131,7 +131,8 @@ def run(context: Context) -> Outcome:
     return Outcome(
         Verdict.HOLDS if alg1_lowest else Verdict.PARTLY if lowest else Verdict.FAILS,
         ours=f"adaptive {ours[1]:.5f} (gap {gaps[ours[0]]:.0e}, local search), Alg1 {alg1[1]:.5f}, "
-        f"SGD {rows[0][1]:.5f}, Adam {rows[1][1]:.5f}; test accuracy {ours[3]:.3f}, {alg1[3]:.3f}, {rows[0][3]:.3f}, {rows[1][3]:.3f}",
+        f"SGD {rows[0][1]:.5f}, Adam {rows[1][1]:.5f}; test accuracy {ours[3]:.3f}, {alg1[3]:.3f}, {rows[0][3]:.3f}, "
+        f"{rows[1][3]:.3f}",
         sizes=f"n = {n}, beta = {BETA} (the paper names none), airplanes and automobiles, {runs} runs of each descent",
         details="\n".join([*table, "", REMARK + ", ".join(f"{k[:4]} {v:.0e}" for k, v in gaps.items() if "Alg" in k)]),
     )

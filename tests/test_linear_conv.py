@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -54,10 +56,8 @@ def test_gap_is_closed_network_is_the_map_and_torch_agrees(shape, arguments, C, 
     assert est.objective_ == pytest.approx(objective, rel=1e-9)
     np.testing.assert_allclose(X.reshape(len(X), -1) @ est.coef_.reshape(C, -1).T + est.intercept_, F, atol=1e-9)
     kernel = network.window.kernel
-    if kernel is None:
-        tensors = X
-    else:
-        tensors = np.moveaxis(X if X.ndim == len(kernel) + 2 else X[..., None], -1, 1)
+    tensors = X if kernel is None or X.ndim == len(kernel) + 2 else X[..., None]
+    tensors = tensors if kernel is None else np.moveaxis(tensors, -1, 1)
     with torch.no_grad():
         np.testing.assert_allclose(network.to_torch()(torch.tensor(tensors)).numpy(), F, atol=1e-9)
     np.testing.assert_array_equal(Network.from_dict(network.to_dict()).predict(X).reshape(F.shape), F)
@@ -88,7 +88,7 @@ def test_fourier_factors_are_real_and_cost_what_the_norm_says(height, width, cha
 
 
 def test_fourier_program_needs_the_root_of_the_length():
-    """003 eq. 14 prints beta where beta / sqrt(d) belongs: torch trains to the corrected value, below the printed one."""
+    """003 eq. 14 prints beta where beta / sqrt(d) belongs: torch trains to the corrected value, which is lower."""
     n, d, beta = 12, 6, 0.05
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((n, d)), rng.standard_normal(n)
@@ -130,7 +130,7 @@ def test_explicit_patches_of_one_position_are_the_linear_network():
 def test_longer_filters_can_only_help_circular_networks():
     X, y = RNG.standard_normal((20, 8)), RNG.standard_normal(20)
     values = [LinearConvRegressor(h, circular=True, beta=0.02).fit(X, y).objective_ for h in (1, 3, 7, 8)]
-    assert all(a >= b * (1 - 1e-5) for a, b in zip(values, values[1:], strict=False))
+    assert all(a >= b * (1 - 1e-5) for a, b in pairwise(values))
 
 
 def test_large_beta_leaves_the_intercept_only():

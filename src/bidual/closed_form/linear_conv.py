@@ -153,9 +153,9 @@ class FourierFilters(Filters):
         axes = tuple(range(1, index.ndim + 1))
 
         def space(values: Array) -> FloatArray:  # (d, c, m) to (m, d c)
-            m = values.shape[2]
-            tensor = np.moveaxis(values, 2, 0).reshape(m, *self.space, -1)
-            return np.fft.ifftn(tensor, axes=axes, norm="ortho").real.reshape(m, -1)
+            _, c, m = values.shape
+            tensor = np.moveaxis(values, 2, 0).reshape(m, *self.space, c)
+            return np.fft.ifftn(tensor, axes=axes, norm="ortho").real.reshape(m, d * c)
 
         return space(P[:, :, :used] * root[:, None, :]), space(np.swapaxes(Qh[:, :used], 1, 2) * root[:, None, :])
 

@@ -183,9 +183,18 @@ class BaseReLU(Certified):
         X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=self._architecture.tensors)
         return self.network_.forward(self.network_.check_inputs(X))
 
+    def _stacked(self, X: Array, y: Array, sample_weight: Array | None) -> tuple[Array, Array, Array | None] | None:
+        """Targets, predictions and weights with a row for each place with outputs; None if samples have one."""
+        y = self._architecture.stack(np.shape(X), y) if self._architecture.tensors else None
+        if y is None:
+            return None
+        if sample_weight is not None:
+            sample_weight = np.repeat(np.asarray(sample_weight), len(y) // np.shape(X)[0])
+        return y, self.predict(X).reshape(y.shape), sample_weight
+
     def _placed(self, values: Array, X: Array) -> Array:
         """One of ``values`` for each sample, or for each of the places of a sample that have outputs."""
-        return values.reshape(*self.network_.output_shape(X), *values.shape[1:])
+        return values.reshape(*self.network_.output_shape(np.shape(X)), *values.shape[1:])
 
 
 def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:

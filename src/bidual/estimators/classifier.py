@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
@@ -142,6 +143,13 @@ max_neurons, audit, warm_start, random_state, verbose
         probabilities = self.loss_.probabilities(F)
         assert probabilities is not None
         return self._placed(probabilities, X)
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """Accuracy of the labels."""
+        stacked = self._stacked(X, y, sample_weight)
+        if stacked is None:
+            return super().score(X, y, sample_weight)
+        return float(accuracy_score(stacked[0], stacked[1], sample_weight=stacked[2]))
 
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_log_proba(self, X: Array) -> FloatArray:

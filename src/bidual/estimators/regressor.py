@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
 from bidual._typing import Array, FloatArray
@@ -161,6 +162,13 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         """Predicted targets, in the shape of the ``y`` of fit."""
         F = self._outputs(X)
         return self._placed(F[:, 0] if self._single else F, X)
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """R² of the predictions."""
+        stacked = self._stacked(X, y, sample_weight)
+        if stacked is None:
+            return super().score(X, y, sample_weight)
+        return float(r2_score(stacked[0], stacked[1], sample_weight=stacked[2]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -89,15 +89,16 @@ class Network(ABC):
             raise ValueError(f"X must have shape (n, d), and the network takes {self.n_inputs} inputs; got {X.shape}")
         return X
 
-    def output_shape(self, X: Array) -> tuple[int, ...]:
-        """Of the places that have outputs: ``(n,)``, unless a sample has several."""
-        return (len(X),)
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the places with outputs, for inputs of this ``shape``: ``(n,)``, unless a sample has several."""
+        return shape[:1]
 
     def predict(self, X: Array) -> FloatArray:
         """Outputs: ``(n,)`` for one output, ``(n, C)`` for several. For a classifier these are scores."""
         X = self.check_inputs(X)
         F = self.forward(X)
-        return F.reshape(self.output_shape(X) if self.n_outputs == 1 else (*self.output_shape(X), self.n_outputs))
+        places = self.output_shape(X.shape)
+        return F.reshape(places if self.n_outputs == 1 else (*places, self.n_outputs))
 
     def objective(
         self,
@@ -114,6 +115,9 @@ class Network(ABC):
         """
         loss = get_loss(loss)
         F = self.forward(self.check_inputs(X))
+        y = np.asarray(y)
+        if len(F) > len(y):  # outputs at several places of a sample
+            y = y.ravel() if y.size == len(F) else y.reshape(len(F), -1)
         Y = loss.encode(y, n_classes=max(2, self.n_outputs) if loss.classification else None)
         if Y.shape != F.shape:
             raise ValueError(f"y gives targets of shape {Y.shape}, but the network's outputs have {F.shape}")

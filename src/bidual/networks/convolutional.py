@@ -132,8 +132,8 @@ class ConvolutionalNetwork(Network):
             raise ValueError(f"X of shape {X.shape} has patches at {grid} positions, the network is for {self.grid}")
         return X
 
-    def output_shape(self, X: Array) -> tuple[int, ...]:
-        return (len(X),) if self.pooling is not None else (len(X), *self.window.grid(np.shape(X)))
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape[:1] if self.pooling is not None else (shape[0], *self.window.grid(shape))
 
     def forward(self, X: FloatArray) -> FloatArray:
         C, K = self.n_outputs, prod(self.window.grid(X.shape))

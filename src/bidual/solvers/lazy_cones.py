@@ -44,7 +44,8 @@ class LazyCones:
     @staticmethod
     def needed(problem: Problem, patterns: Patterns) -> bool:
         """Whether all constraints at once would be too many."""
-        return patterns.cone_rows is None and len(patterns) * problem.reduced.size > LARGEST
+        plain = problem.relu_inputs is problem.M and patterns.cone_rows is None
+        return plain and len(patterns) * problem.reduced.size > LARGEST
 
     def take(self, working: IntArray) -> Patterns:
         """Some of the patterns, with the rows in use as the description of their cones."""
