@@ -42,7 +42,7 @@ def module(d: int, seed: int) -> torch.nn.Sequential:
 )
 def run(context: Context) -> Outcome:
     """Solve the nuclear norm program to a proven gap, and compare the filters of SGD."""
-    n, channels = context.pick(quick=60, default=N), context.pick(quick=1, default=3)
+    n, channels = context.pick(quick=60, default=N), context.pick(quick=1, default=1, full=3)
     X, y = data(context, n, channels)
     G = np.abs(np.fft.fft(X.T @ y / n, norm="ortho")).max()  # where l1 in the Fourier basis starts to be zero
     beta = BETA_RATIO * float(np.sqrt(X.shape[1]) * G)
@@ -59,9 +59,8 @@ def run(context: Context) -> Outcome:
     rows, ends = [], []
     for seed in range(runs):
         result = descend(
-            module(X.shape[1], seed), X[:, None], y, beta=beta, rate=context.pick(quick=0.5, default=0.5), momentum=0.9,
-            epochs=context.pick(quick=100, default=400, full=4000), batch_size=BATCH, cosine=True, seed=seed,
-            time_limit=context.pick(quick=20.0, default=120.0, full=1200.0),
+            module(X.shape[1], seed), X[:, None], y, beta=beta, rate=0.5, momentum=0.9,
+            epochs=context.pick(quick=100, default=200, full=2000), batch_size=BATCH, cosine=True, seed=seed,
         )  # fmt: skip
         W = result.module[1].weight.detach().numpy()[:, 0]
         with torch.no_grad():

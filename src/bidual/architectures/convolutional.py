@@ -139,7 +139,8 @@ class Convolutional(Architecture):
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
         window = self.window(X.ndim)
         K, h = prod(window.grid(X.shape)), window.size(X.shape)
-        check_memory(len(X) * K, h + 1, K)
+        # output weights for every position: the gradient has columns for all of them
+        check_memory(len(X) * K, h + 1 + (K if self.pooling == "flatten" else 0), K)
         rows, which = distinct_patches(window.rows(X))
         counts = np.ones(len(X)) if counts is None else counts
         of_patches = np.repeat(counts, len(which) // len(counts))

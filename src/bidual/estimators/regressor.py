@@ -31,7 +31,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     loss : str or Loss, default="squared"
         "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`.
     architecture : str or Architecture, default="two_layer"
-        "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`.
+        "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`. With
+        :class:`~bidual.Convolutional`, X holds images, sequences or patches.
     activation : {"relu", "gated"}, default="relu"
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
