@@ -22,7 +22,7 @@ def check_data(
     Of an architecture with outputs at several places of a sample, y gets a row for each of them.
     """
     options["allow_nd"] = architecture.tensors
-    stacked = architecture.stack(np.shape(X), y) if architecture.tensors else None
+    stacked = architecture.stack(np.asarray(X).shape, y) if architecture.tensors else None
     if stacked is None:
         return check(X, y, **options)
     X, _ = check(X, np.zeros(len(X)), **options)

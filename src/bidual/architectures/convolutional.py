@@ -160,7 +160,7 @@ class ConvolutionalLift(Lift):
         self.pooling, self.window, self.grid = architecture.pooling, window, window.grid(shape)
         if self.pooling is not None or len(which) > len(self.M):
             self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
-        if self.pooling == "flatten":
+        if self.pooling == "flatten" and prod(self.grid) > 1:
             self.problem_type = partial(HeadProblem, n_positions=prod(self.grid))  # type: ignore[misc, assignment]
 
     def recover(self, neurons: Neurons) -> ConvolutionalNetwork:

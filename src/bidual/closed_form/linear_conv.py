@@ -21,6 +21,7 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+from scipy.linalg import eigh
 
 from bidual._typing import Array, FloatArray
 from bidual.networks import ConvolutionalNetwork, DeepNetwork
@@ -197,9 +198,11 @@ def fit_filters(
     mean_x, mean_y = (w @ X, w @ Y) if fit_intercept else (np.zeros(X.shape[1]), np.zeros(C))
     root = np.sqrt(w)[:, None]
     X, Y = root * (X - mean_x), root * (Y - mean_y)
-    gram = X * np.sqrt(filters.multiplicity[:, 0])
-    step = 1.0 / max(float(np.linalg.norm(gram, 2)) ** 2 * (1 + 1e-9), np.finfo(float).tiny)
-    size = float(np.linalg.norm(gram))
+    spread = X * np.sqrt(filters.multiplicity[:, 0])
+    gram = spread @ spread.T if len(X) <= X.shape[1] else spread.T @ spread
+    largest = float(eigh(gram, eigvals_only=True, subset_by_index=(len(gram) - 1, len(gram) - 1))[0])
+    size = float(np.linalg.norm(spread))
+    step = 1.0 / max(largest + 1e-9 * size**2, np.finfo(float).tiny)
     # inner products of n terms, and an SVD, are right up to this
     rounding = 8 * (len(X) + 64) * float(np.finfo(float).eps) * size
 

@@ -178,23 +178,21 @@ class BaseReLU(Certified):
     # ---- prediction ----------------------------------------------------------------------------
 
     def _outputs(self, X: Array) -> FloatArray:
-        """Network outputs ``(n, C)`` for new rows."""
+        """Network outputs ``(n, C)`` for new rows; with outputs at several places of a sample ``(n, *places, C)``."""
         check_is_fitted(self, "network_")
         X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=self._architecture.tensors)
-        return self.network_.forward(self.network_.check_inputs(X))
+        F = self.network_.forward(self.network_.check_inputs(X))
+        return F.reshape(*self.network_.output_shape(X.shape), F.shape[1])
 
     def _stacked(self, X: Array, y: Array, sample_weight: Array | None) -> tuple[Array, Array, Array | None] | None:
         """Targets, predictions and weights with a row for each place with outputs; None if samples have one."""
-        y = self._architecture.stack(np.shape(X), y) if self._architecture.tensors else None
-        if y is None:
+        rows = self._architecture.stack(np.asarray(X).shape, y) if self._architecture.tensors else None
+        if rows is None:
             return None
         if sample_weight is not None:
-            sample_weight = np.repeat(np.asarray(sample_weight), len(y) // np.shape(X)[0])
-        return y, self.predict(X).reshape(y.shape), sample_weight
-
-    def _placed(self, values: Array, X: Array) -> Array:
-        """One of ``values`` for each sample, or for each of the places of a sample that have outputs."""
-        return values.reshape(*self.network_.output_shape(np.shape(X)), *values.shape[1:])
+            sample_weight = np.repeat(np.asarray(sample_weight), len(rows) // len(sample_weight))
+        predictions: Array = self.predict(X)  # type: ignore[attr-defined]
+        return rows, predictions.reshape(rows.shape), sample_weight
 
 
 def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:

@@ -128,21 +128,21 @@ max_neurons, audit, warm_start, random_state, verbose
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
         F = self._outputs(X)
-        return self._placed(F[:, 0] if F.shape[1] == 1 else F, X)
+        return F[..., 0] if F.shape[-1] == 1 else F
 
     def predict(self, X: Array) -> Array:
         """Labels of the highest score."""
         F = self._outputs(X)
-        codes = (F[:, 0] > 0).astype(int) if F.shape[1] == 1 else F.argmax(axis=1)
-        return self._placed(self.classes_[codes], X)
+        codes = (F[..., 0] > 0).astype(int) if F.shape[-1] == 1 else F.argmax(axis=-1)
+        return self.classes_[codes]
 
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
         F = self._outputs(X)
-        probabilities = self.loss_.probabilities(F)
+        probabilities = self.loss_.probabilities(F.reshape(-1, F.shape[-1]))
         assert probabilities is not None
-        return self._placed(probabilities, X)
+        return probabilities.reshape(*F.shape[:-1], -1)
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """Accuracy of the labels."""

@@ -162,7 +162,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     def predict(self, X: Array) -> FloatArray:
         """Predicted targets, in the shape of the ``y`` of fit."""
         F = self._outputs(X)
-        return self._placed(F[:, 0] if self._single else F, X)
+        return F[..., 0] if self._single else F
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """R² of the predictions."""

@@ -145,8 +145,8 @@ class ConvolutionalNetwork(Network):
         for part, rows in self.window.pieces(X):
             if self.n_positions is not None:
                 hidden = self.layer.hidden(rows)  # type: ignore[attr-defined]
-                alpha = self.output_weights.swapaxes(0, 1).reshape(-1, C)
-                F[part, 0] = hidden.reshape(-1, K * self.n_neurons) @ alpha
+                alpha = self.output_weights.swapaxes(0, 1).reshape(K * self.n_neurons, C)
+                F[part, 0] = hidden.reshape(len(rows) // K, K * self.n_neurons) @ alpha
                 continue
             outputs = (self.layer.forward(rows) - own).reshape(-1, K, C)
             F[part] = outputs if self.pooling is None else outputs.sum(axis=1, keepdims=True)
