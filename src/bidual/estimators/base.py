@@ -191,7 +191,7 @@ class BaseReLU(Certified):
             return None
         if sample_weight is not None:
             sample_weight = np.repeat(np.asarray(sample_weight), len(rows) // len(sample_weight))
-        predictions: Array = self.predict(X)  # type: ignore[attr-defined]
+        predictions: Array = self.predict(X)
         return rows, predictions.reshape(rows.shape), sample_weight
 
 
