@@ -1,12 +1,13 @@
 """ReLU networks trained to proven global optimality."""
 
-from bidual.architectures import BatchNorm, TwoLayer
-from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
+from bidual.architectures import BatchNorm, Convolutional, TwoLayer
+from bidual.arrangements import Patterns, cluster_directions, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
     DeepReLUClassifier,
+    LinearConvRegressor,
     LinearNetRegressor,
     ReLUClassifier,
     ReLUClassifierCV,
@@ -15,7 +16,14 @@ from bidual.estimators import (
 )
 from bidual.geometry import SpikeFree, is_spike_free
 from bidual.models import Model, load
-from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
+from bidual.networks import (
+    BatchNormNetwork,
+    ConvolutionalNetwork,
+    DeepNetwork,
+    GatedNetwork,
+    Network,
+    TwoLayerNetwork,
+)
 from bidual.paths import SolutionPath, beta_max, solution_path
 
 __version__ = "0.1.0"
@@ -24,10 +32,13 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "Convolutional",
+    "ConvolutionalNetwork",
     "DeepNetwork",
     "DeepReLUClassifier",
     "GatedNetwork",
     "Improved",
+    "LinearConvRegressor",
     "LinearNetRegressor",
     "Model",
     "Network",
@@ -43,6 +54,7 @@ __all__ = [
     "TwoLayerNetwork",
     "beta_max",
     "certify",
+    "cluster_directions",
     "count_patterns",
     "enumerate_patterns",
     "is_spike_free",

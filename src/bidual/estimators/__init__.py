@@ -3,11 +3,13 @@
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
 from bidual.estimators.deep_relu import DeepReLUClassifier
+from bidual.estimators.linear_conv import LinearConvRegressor
 from bidual.estimators.linear_net import LinearNetRegressor
 from bidual.estimators.regressor import ReLURegressor
 
 __all__ = [
     "DeepReLUClassifier",
+    "LinearConvRegressor",
     "LinearNetRegressor",
     "ReLUClassifier",
     "ReLUClassifierCV",

@@ -37,7 +37,7 @@ def global_bound(
     With one output and few activation patterns the dual constraint is maximised over all of them, proven; else its
     value is the largest one that local search has found.
     """
-    patterns = few_patterns(problem.relu_inputs, PROOF_PATTERNS) if problem.n_outputs == 1 else None
+    patterns = few_patterns(problem.relu_inputs, PROOF_PATTERNS) if problem.n_coefficients == 1 else None
     if patterns is not None:
         dual = cone_bounds(problem, patterns).lower_bound(V)
         return GlobalBound(dual, f"all {len(patterns)} activation patterns", dual.proven, len(patterns))

@@ -14,7 +14,7 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.arrangements import Patterns
-from bidual.problem import Neurons, Problem
+from bidual.problem import Problem
 from bidual.solvers.adaptive.corrective import fit_intercept
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.bounding import global_bound
@@ -32,7 +32,7 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
     b, V = _best_constant(problem)
     V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
     found = global_bound(problem, V, options.random_state)
-    neurons = Neurons.none(problem.M.shape[1], b)
+    neurons = problem.no_neurons(problem.M.shape[1], b)
     return Solution(
         neurons=neurons,
         bound=found.bound,

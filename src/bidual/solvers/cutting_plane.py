@@ -41,7 +41,7 @@ from bidual.geometry.extreme_points import ExtremePoints, extreme_points
 from bidual.geometry.relaxation import RelaxedNeurons, relaxed_neurons, relaxed_neurons_joint
 from bidual.geometry.spike_free import SpikeFree, is_spike_free
 from bidual.losses import Loss
-from bidual.problem import Neurons, NormalisedProblem, Problem
+from bidual.problem import HeadProblem, Neurons, NormalisedProblem, Problem
 from bidual.solvers.adaptive.conic_corrective import corrected_conic
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept
 from bidual.solvers.adaptive.fast_start import output_scale
@@ -74,14 +74,16 @@ def solve_cutting_plane_l1(problem: Problem, options: Options) -> Solution:
     return _solve(problem, options, joint=False)
 
 
-def _unknown(problem: NormalisedProblem, options: Options) -> Solution:
+def _unknown(problem: NormalisedProblem | HeadProblem, options: Options) -> Solution:
     raise ValueError(
-        "cutting planes are for ordinary neurons, not for batch normalisation after the ReLU: use method='adaptive'"
+        "cutting planes are for ordinary neurons, not for batch normalisation after the ReLU or output weights for "
+        "every position: use method='adaptive'"
     )
 
 
-solve_cutting_plane.register(NormalisedProblem, _unknown)
-solve_cutting_plane_l1.register(NormalisedProblem, _unknown)
+for kind in (NormalisedProblem, HeadProblem):
+    solve_cutting_plane.register(kind, _unknown)
+    solve_cutting_plane_l1.register(kind, _unknown)
 
 
 def _solve(problem: Problem, options: Options, joint: bool) -> Solution:
