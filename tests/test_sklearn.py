@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from bidual import ReLUClassifier, ReLURegressor
+from bidual import Convolutional, ReLUClassifier, ReLURegressor
 
 ESTIMATORS = [
     ReLURegressor(beta=0.05, tol=0.1, random_state=0),
@@ -17,6 +17,7 @@ ESTIMATORS = [
     ReLUClassifier(architecture="batch_norm", method="sampled", n_patterns=8, loss="squared", random_state=0),
     ReLURegressor(architecture="parallel", method="sampled", n_patterns=6, random_state=0),
     ReLUClassifier(architecture="parallel", beta=0.05, tol=0.2, max_iter=3, loss="squared_hinge", random_state=0),
+    ReLURegressor(beta=0.05, architecture=Convolutional(1, pooling="flatten"), tol=0.1, random_state=0),
 ]
 
 

@@ -1,7 +1,7 @@
 """ReLU networks trained to proven global optimality."""
 
-from bidual.architectures import BatchNorm, Parallel, TwoLayer
-from bidual.arrangements import Patterns, count_patterns, enumerate_patterns, sample_patterns
+from bidual.architectures import BatchNorm, Convolutional, Parallel, TwoLayer
+from bidual.arrangements import Patterns, cluster_directions, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
@@ -9,16 +9,19 @@ from bidual.estimators import (
     DeepReLUClassifier,
     LayerwiseClassifier,
     LayerwiseRegressor,
+    LinearConvRegressor,
     LinearNetRegressor,
     ReLUClassifier,
     ReLUClassifierCV,
     ReLURegressor,
     ReLURegressorCV,
 )
+from bidual.geometry import SpikeFree, is_spike_free
 from bidual.low_rank import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.models import Model, load
 from bidual.networks import (
     BatchNormNetwork,
+    ConvolutionalNetwork,
     DeepNetwork,
     GatedNetwork,
     LayerwiseNetwork,
@@ -34,6 +37,8 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "Convolutional",
+    "ConvolutionalNetwork",
     "DeepNetwork",
     "DeepReLUClassifier",
     "GatedNetwork",
@@ -41,6 +46,7 @@ __all__ = [
     "LayerwiseClassifier",
     "LayerwiseNetwork",
     "LayerwiseRegressor",
+    "LinearConvRegressor",
     "LinearNetRegressor",
     "LowRankGuarantee",
     "Model",
@@ -54,12 +60,15 @@ __all__ = [
     "ReLURegressor",
     "ReLURegressorCV",
     "SolutionPath",
+    "SpikeFree",
     "TwoLayer",
     "TwoLayerNetwork",
     "beta_max",
     "certify",
+    "cluster_directions",
     "count_patterns",
     "enumerate_patterns",
+    "is_spike_free",
     "load",
     "low_rank",
     "low_rank_guarantee",

@@ -18,12 +18,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
 from bidual._typing import Array, FloatArray
-from bidual.architectures import Architecture
+from bidual.architectures import Architecture, get_architecture
 from bidual.certificates import Certificate
 from bidual.losses import Loss, get_loss
 from bidual.networks import Network
 from bidual.solvers import METHODS, Options, solve_constant
-from bidual.targets import encode_labels
+from bidual.targets import check_data, encode_labels
 from bidual.training import Trained, TrainingSet
 
 #: The network without neurons is optimal if its gap is within rounding.
@@ -321,8 +321,9 @@ def _pose(
     fit_intercept: bool,
 ) -> TrainingSet:
     """The training problem of arrays as users have them; its beta is yet to be set."""
-    loss = get_loss(loss)
-    X, y = check_X_y(X, y, dtype=np.float64, multi_output=not loss.classification, y_numeric=not loss.classification)
+    loss, architecture = get_loss(loss), get_architecture(architecture)
+    numbers = not loss.classification
+    X, y = check_data(architecture, X, y, check_X_y, dtype=np.float64, multi_output=numbers, y_numeric=numbers)
     if loss.classification:
         loss, _, Y = encode_labels(loss, y)
     else:

@@ -159,6 +159,11 @@ class Problem:
     def n_outputs(self) -> int:
         return int(self.Y.shape[1])
 
+    @property
+    def n_coefficients(self) -> int:
+        """Output weights of a neuron: columns of alpha."""
+        return self.n_outputs
+
     @cached_property
     def basis(self) -> FloatArray:
         """Orthonormal basis ``(p, r)`` of the row space of M: training happens in these coordinates."""
@@ -179,6 +184,16 @@ class Problem:
         """Norms of the rows of M."""
         return np.linalg.norm(self.M, axis=1)
 
+    @cached_property
+    def pools(self) -> bool:
+        """Whether samples have several lifted rows."""
+        return self.A is not None and self.A.nnz > self.A.shape[0]
+
+    @cached_property
+    def gain(self) -> float:
+        """What pooling multiplies a constant by, on average."""
+        return 1.0 if self.A is None else float(self.A.sum()) / self.A.shape[0]
+
     def pool(self, hidden: FloatArray) -> FloatArray:
         """``A hidden``: lifted rows to samples."""
         return hidden if self.A is None else np.asarray(self.A @ hidden)
@@ -195,13 +210,25 @@ class Problem:
         """What these neurons compute, ``(n, m)``."""
         return self.hidden(neurons.U)
 
-    def no_neurons(self, intercept: FloatArray) -> Neurons:
-        """The network without neurons."""
-        return Neurons.none(self.M.shape[1], intercept)
-
     def outputs(self, neurons: Neurons) -> FloatArray:
         """``F`` of the neurons, ``(n, C)``."""
         return self.hidden_of(neurons) @ neurons.alpha + neurons.intercept
+
+    def combine(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
+        """Outputs ``(n, C)`` of neurons with ``activations (N, m)``, without the intercept."""
+        return self.pool(activations) @ alpha
+
+    def contributions(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
+        """What each neuron adds to the outputs, ``(n, C, m)``."""
+        return self.pool(activations)[:, None, :] * alpha.T
+
+    def contributions_of(self, neurons: Neurons) -> FloatArray:
+        """What each of these neurons adds to the outputs, ``(n, C, m)``."""
+        return self.hidden_of(neurons)[:, None, :] * neurons.alpha.T
+
+    def no_neurons(self, p: int, intercept: FloatArray) -> Neurons:
+        """The network without neurons, on ``p`` features."""
+        return Neurons(np.zeros((0, p)), np.zeros((0, self.n_coefficients)), intercept)
 
     def loss_value(self, F: FloatArray) -> float:
         return self.loss.value(F, self.Y, self.w)
@@ -213,6 +240,70 @@ class Problem:
     def dual_value(self, V: FloatArray) -> float:
         r"""The dual objective :math:`-L^*(-V)` (003 Theorem 6)."""
         return -self.loss.conjugate(-V, self.Y, self.w)
+
+
+@dataclass(frozen=True)
+class HeadProblem(Problem):
+    r"""The same for neurons with output weights at each of K positions of a sample (003 eq. 9 with a ReLU).
+
+    .. math:: F_i = \sum_j \sum_k (x_{ik}^T u_j)_+ \alpha_{jk} + b, \qquad \alpha_{jk} \in R^C.
+
+    Rows of A are the positions of sample 1, of sample 2, ...; the columns of alpha are the outputs of position 1, of
+    position 2, .... A neuron costs :math:`\|u_j\| \|\alpha_j\|_F`, and the dual constraint is that of K C outputs,
+    :math:`\| (\sum_i v_i (x_{ik}^T u)_+)_k \|_F \le \beta`: position k sees the dual point in its own columns only.
+    """
+
+    n_positions: int = 1
+
+    @property
+    def n_coefficients(self) -> int:
+        return self.n_positions * self.n_outputs
+
+    @property
+    def pools(self) -> bool:
+        return self.n_positions > 1
+
+    @property
+    def gain(self) -> float:
+        return 1.0
+
+    @cached_property
+    def _flat(self) -> sp.csr_array:
+        """A with the positions of a sample side by side, ``(n, K N)``."""
+        assert self.A is not None
+        return sp.csr_array(self.A.reshape((len(self.Y), self.n_positions * self.A.shape[1])))
+
+    def pool(self, hidden: FloatArray) -> FloatArray:
+        """Lifted rows with values for all positions, ``(N, K C)``, to samples: each position takes its own."""
+        N = len(hidden)
+        K, C = self.n_positions, self.n_outputs
+        return np.asarray(self._flat @ hidden.reshape(N, K, C).swapaxes(0, 1).reshape(K * N, C))
+
+    def spread(self, V: FloatArray) -> FloatArray:
+        lifted = np.asarray(self._flat.T @ V).reshape(self.n_positions, -1, V.shape[1])
+        return np.ascontiguousarray(lifted.swapaxes(0, 1)).reshape(lifted.shape[1], -1)
+
+    def hidden(self, U: FloatArray) -> FloatArray:
+        raise TypeError("neurons with a head have an output for every position: see contributions")
+
+    def outputs(self, neurons: Neurons) -> FloatArray:
+        return self.combine(np.maximum(self.M @ neurons.U.T, 0.0), neurons.alpha) + neurons.intercept
+
+    def combine(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
+        assert self.A is not None
+        K, m = self.n_positions, len(alpha)
+        H = np.asarray(self.A @ activations).reshape(len(self.Y), K * m)
+        return H @ alpha.reshape(m, K, self.n_outputs).swapaxes(0, 1).reshape(K * m, self.n_outputs)
+
+    def contributions(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
+        assert self.A is not None
+        n, m = len(self.Y), len(alpha)
+        H = np.asarray(self.A @ activations).reshape(n, self.n_positions, m)
+        heads = alpha.reshape(m, self.n_positions, self.n_outputs)
+        return np.einsum("ikm,mkc->icm", H, heads, optimize=True)
+
+    def contributions_of(self, neurons: Neurons) -> FloatArray:
+        return self.contributions(np.maximum(self.M @ neurons.U.T, 0.0), neurons.alpha)
 
 
 @dataclass(frozen=True)
@@ -274,7 +365,7 @@ class ParallelProblem(Problem):
         assert isinstance(neurons, SubNetworks)
         return self.tree.value(self.leaves(neurons.U), neurons.signs)
 
-    def no_neurons(self, intercept: FloatArray) -> SubNetworks:
+    def no_neurons(self, p: int, intercept: FloatArray) -> SubNetworks:
         T, p = self.tree.leaves, self.M.shape[1]
         empty = np.zeros((0, T * p)), np.zeros((0, len(intercept)))
         return SubNetworks(*empty, intercept, np.zeros((0, self.tree.edges)))

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from bidual._typing import Array, FloatArray
+from bidual.architectures import Architecture
 from bidual.losses import Logistic, Loss, Softmax, Squared, encode_classes
+
+
+def check_data(
+    architecture: Architecture, X: Array, y: Array, check: Callable[..., Any], **options: Any
+) -> tuple[FloatArray, Array]:
+    """X and y as ``check`` (scikit-learn's ``check_X_y`` or the like) finds them fit for an architecture.
+
+    Of an architecture with outputs at several places of a sample, y gets a row for each of them.
+    """
+    options["allow_nd"] = architecture.tensors
+    stacked = architecture.stack(np.asarray(X).shape, y) if architecture.tensors else None
+    if stacked is None:
+        return check(X, y, **options)
+    X, _ = check(X, np.zeros(len(X)), **options)
+    numbers = np.float64 if options.get("y_numeric") else None
+    return X, check_array(stacked, ensure_2d=False, dtype=numbers, input_name="y")
 
 
 def encode_labels(loss: Loss, y: Array) -> tuple[Loss, Array, FloatArray]:

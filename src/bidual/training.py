@@ -55,7 +55,7 @@ class TrainingSet:
     Attributes
     ----------
     X : ndarray, shape (n, d)
-        The distinct rows, in a canonical order.
+        The distinct samples, in a canonical order (images and sequences: with more axes).
     lift : Lift
     problem : Problem
     beta : float
@@ -84,7 +84,10 @@ class TrainingSet:
         bias: bool = True,
         fit_intercept: bool = True,
     ) -> TrainingSet:
-        """Pose the training problem on rows ``X (n, d)`` and encoded targets ``Y (n, C)``."""
+        """Pose the training problem on rows ``X (n, d)`` and encoded targets ``Y (n, C)``.
+
+        Images and sequences have more axes. ``Y``, and then ``sample_weight``, may have several rows for each sample.
+        """
         X, Y, counts = distinct_rows(X, Y, sample_weight)
         architecture = get_architecture(architecture)
         w = counts / counts.sum()
@@ -182,16 +185,22 @@ class TrainingSet:
 def distinct_rows(
     X: FloatArray, Y: FloatArray, sample_weight: Array | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Training rows in a canonical order, equal ones taken together, with the sums of their weights.
+    """Training samples in a canonical order, equal ones taken together, with the sums of their weights.
 
     Rows of weight zero, or lost in rounding beside the others, are left out: they must not even influence which
     patterns there are. Repeating a row, giving it more weight, and reordering rows thus lead to the same digits.
     """
-    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    normalise_weights(weights, len(X))  # raises on weights that cannot be
-    used = weights > 1e-30 * weights.max()
-    table = np.column_stack([X[used], Y[used]]) + 0.0  # -0.0 equals 0.0
+    n, each = len(X), len(Y) // len(X)  # targets of a sample
+    weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    normalise_weights(weights, n if len(weights) == n else len(Y))  # raises on weights that cannot be
+    weights = np.tile(weights.reshape(n, -1), (1, each * n // len(weights)))
+    used = weights.max(axis=1) > 1e-30 * weights.max()
+    if not (weights[used] > 1e-30 * weights.max()).all():
+        raise ValueError("the places of a sample must all have weight, or none of them (a class_weight of zero?)")
+    d = int(np.prod(X.shape[1:]))
+    table = np.column_stack([X[used].reshape(-1, d), Y.reshape(n, -1)[used]]) + 0.0  # -0.0 equals 0.0
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
-    summed: FloatArray = np.bincount(inverse.ravel(), weights=weights[used]).astype(np.float64)
-    d = X.shape[1]
-    return np.ascontiguousarray(rows[:, :d]), np.ascontiguousarray(rows[:, d:]), summed
+    summed: FloatArray = np.zeros((len(rows), each))
+    np.add.at(summed, inverse.ravel(), weights[used])
+    samples = np.ascontiguousarray(rows[:, :d]).reshape(len(rows), *X.shape[1:])
+    return samples, np.ascontiguousarray(rows[:, d:]).reshape(-1, Y.shape[1]), summed.ravel()

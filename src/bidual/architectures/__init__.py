@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm, truncate
+from bidual.architectures.convolutional import Convolutional
 from bidual.architectures.parallel import Parallel
 from bidual.architectures.two_layer import TwoLayer
 
-ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Parallel)}
+ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Convolutional, Parallel)}
 
-__all__ = ["ARCHITECTURES", "Architecture", "BatchNorm", "Lift", "Parallel", "TwoLayer", "get_architecture", "truncate"]
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "BatchNorm",
+    "Convolutional",
+    "Lift",
+    "Parallel",
+    "TwoLayer",
+    "get_architecture",
+    "truncate",
+]
 
 
 def get_architecture(architecture: str | Architecture) -> Architecture:
     """The architecture named so, with default options, or the object itself."""
     if isinstance(architecture, Architecture):
         return architecture
-    if isinstance(architecture, str) and architecture in ARCHITECTURES:
-        return ARCHITECTURES[architecture]()
-    names = ", ".join(map(repr, sorted(ARCHITECTURES)))
+    named = {name: cls for name, cls in ARCHITECTURES.items() if cls is not Convolutional}  # which needs a kernel_size
+    if isinstance(architecture, str) and architecture in named:
+        return named[architecture]()
+    names = ", ".join(map(repr, sorted(named)))
     raise ValueError(f"unknown architecture {architecture!r}: use one of {names}, or an Architecture object")

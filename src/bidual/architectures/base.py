@@ -58,8 +58,19 @@ class Lift(ABC):
 class Architecture(ABC):
     """Base class of the architectures."""
 
-    #: The string that stands for the default instance.
+    #: The name it is registered by; the string stands for the default instance, if there is one.
     name: ClassVar[str]
+    #: Whether inputs may have more axes than two.
+    tensors: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, network: Network) -> Architecture:
+        """The architecture of a network of this kind."""
+        return cls()
+
+    def stack(self, shape: tuple[int, ...], y: Array) -> Array | None:
+        """Targets, one row for each place with outputs, for X of this shape; None if every sample has one."""
+        return None
 
     def settled(
         self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool

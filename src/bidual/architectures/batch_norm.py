@@ -60,6 +60,10 @@ class BatchNorm(Architecture):
         self.position = position
         self.rank = rank
 
+    @classmethod
+    def of(cls, network: Network) -> BatchNorm:
+        return cls(getattr(network, "position", "before"))
+
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
         counts = np.ones(len(X)) if counts is None else counts
         whitening = Whitening.of(X, counts, self.rank)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -81,6 +82,16 @@ class Parallel(Architecture):
         self.m1, self.m2, self.deeper = int(m1), int(m2), tuple(int(m) for m in deeper)
         self.rank = rank
         self.factor = float(factor)
+
+    @classmethod
+    def of(cls, network: Network) -> Parallel:
+        if not isinstance(network, ParallelNetwork) or network.depth < 3:
+            raise ValueError(f"parallel networks have three layers at least, unlike {network!r}")
+        *inner, last = (W.shape[2] for W in network.layers[:-1])
+        # of a tree, every neuron has as many inputs as there are neurons below each of its layer
+        fans = [a // b if a % b == 0 else a for a, b in pairwise(inner)]
+        m1, m2, *deeper = (*fans, inner[-1], last)
+        return cls(m1, m2, deeper)
 
     @property
     def tree(self) -> Tree:

@@ -2,10 +2,11 @@
 
 from bidual.arrangements.enumerate import enumerate_patterns, few_patterns
 from bidual.arrangements.patterns import Patterns, count_patterns, row_space
-from bidual.arrangements.sample import flip_nearest, patterns_of, sample_patterns
+from bidual.arrangements.sample import cluster_directions, flip_nearest, patterns_of, sample_patterns
 
 __all__ = [
     "Patterns",
+    "cluster_directions",
     "count_patterns",
     "enumerate_patterns",
     "few_patterns",

@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 
 from bidual._typing import Array, FloatArray
 from bidual.arrangements.patterns import Patterns, unique_rows
+from bidual.patches import distinct_patches
 
 
 def patterns_of(X: Array, directions: Array) -> Patterns:
@@ -20,6 +21,37 @@ def patterns_of(X: Array, directions: Array) -> Patterns:
     active = U @ X.T >= 0
     first, _ = unique_rows(active)
     return Patterns(active=active[first], witnesses=U[first])
+
+
+def cluster_directions(
+    X: Array, n_clusters: int = 50, random_state: int | np.random.RandomState | None = None
+) -> FloatArray:
+    """Centres of clusters of the rows, ``(n_clusters, d)``: directions whose patterns tell them apart (003 A.1).
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The rows; see :meth:`bidual.Convolutional.cluster` for those of a convolutional network, its patches.
+    n_clusters : int, default=50
+        Fewer are returned if there are fewer distinct rows.
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import cluster_directions
+    >>> cluster_directions(np.array([[0.0, 1.0], [0.0, 1.2], [-3.0, 0.0]]), 2, random_state=0).shape
+    (2, 2)
+    """
+    from sklearn.cluster import MiniBatchKMeans  # slow to import
+
+    rows = distinct_patches(np.asarray(X, dtype=np.float64))[0]
+    if n_clusters < 1:
+        raise ValueError(f"n_clusters must be at least 1, got {n_clusters}")
+    if len(rows) <= n_clusters:
+        return rows
+    clusters = MiniBatchKMeans(n_clusters, random_state=random_state, n_init=3, batch_size=1024)
+    return np.asarray(clusters.fit(rows).cluster_centers_)
 
 
 def flip_nearest(X: Array, patterns: Patterns, n_flips: int = 1) -> Patterns:

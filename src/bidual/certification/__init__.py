@@ -158,14 +158,17 @@ def verify(certificate: Certificate, X: Array, y: Array, sample_weight: Array | 
         why = "its proof was not kept" if certificate.rigorous else "it rests on a search, which proves nothing"
         raise ValueError(f"this certificate cannot be verified: {why}")
     network = None if model is None else as_network(model)
-    Y = encode_known(evidence.loss, y, evidence.classes, evidence.V.shape[1])
+    architecture = ARCHITECTURES[evidence.architecture](**evidence.options)
+    X = check_array(X, dtype=np.float64, allow_nd=architecture.tensors)
+    stacked = architecture.stack(X.shape, y)
+    Y = encode_known(evidence.loss, y if stacked is None else stacked, evidence.classes, evidence.V.shape[1])
     data = TrainingSet.pose(
-        check_array(X, dtype=np.float64),
+        X,
         Y,
         sample_weight,
         loss=evidence.loss,
         beta=certificate.beta,
-        architecture=ARCHITECTURES[evidence.architecture](**evidence.options),
+        architecture=architecture,
         bias=evidence.bias,
         fit_intercept=evidence.fit_intercept,
     )

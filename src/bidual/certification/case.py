@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 
 from bidual._typing import Array
-from bidual.architectures import ARCHITECTURES, Architecture, get_architecture
+from bidual.architectures import ARCHITECTURES, Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, load
 from bidual.networks import Network, as_network
@@ -93,15 +93,14 @@ def pose(
     if loss is None:
         loss = getattr(model, "loss_", None)
         loss = loss if isinstance(loss, Loss) else "logistic" if classes is not None else "squared"
-    X = check_array(X, dtype=np.float64)
-    check_consistent_length(X, y, sample_weight)
-    if X.shape[1] != network.n_inputs:
-        raise ValueError(f"the network takes {network.n_inputs} inputs, X has {X.shape[1]} columns")
-    acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if architecture is None:
-        own = ARCHITECTURES.get(network.kind)
-        architecture = "two_layer" if own is None else own(**network.architecture_options)
+        architecture = ARCHITECTURES.get(network.kind, TwoLayer).of(network)
     kind = get_architecture(architecture)
+    X = network.check_inputs(check_array(X, dtype=np.float64, allow_nd=kind.tensors))
+    check_consistent_length(X, y, sample_weight)
+    stacked = kind.stack(X.shape, y)
+    y = y if stacked is None else stacked
+    acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if bias is None:
         hidden = getattr(network, "hidden_bias", getattr(network, "linear_bias", None))
         bias = bool(getattr(model, "bias", hidden is not None))

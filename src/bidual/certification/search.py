@@ -84,7 +84,7 @@ class Search:
         p = self.case.problem
         assert self.better is not None
         yield self.better.bound.V
-        if p.n_outputs == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs"):
+        if p.n_coefficients == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs"):
             now = time.perf_counter()
             yield relaxed_dual(p, self.better.bound.V, deadline=now + 0.4 * (self.deadline - now))
         own = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)

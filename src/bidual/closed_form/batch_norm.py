@@ -49,7 +49,9 @@ class ClosedForm:
 
 
 def white_features(problem: Problem) -> ClosedForm:
-    """000 Theorems 2.1 and 2.4 (5.1 and 5.2): normalisation before the ReLU, as many features as rows.
+    """000 Theorems 2.1 and 2.4 (5.1 and 5.2): normalisation before the ReLU, features of the rank of the rows.
+
+    Whitened rows without batch normalisation are as good (004 Lemma 3.2, regularised).
 
     With one output a free intercept b is allowed: the value at targets y - b is convex and smooth in b.
 
@@ -57,12 +59,12 @@ def white_features(problem: Problem) -> ClosedForm:
     ------
     ConditionError
     """
-    M, Y, w = problem.M, problem.Y, problem.w
+    M, Y, w = problem.reduced, problem.Y, problem.w
     _check_loss(problem)
     if problem.A is not None or len(M) != M.shape[1]:
         raise ConditionError(
-            f"the {M.shape[1]} features must be as many as the {len(M)} distinct rows (batch normalisation: these "
-            "rows, centred, must be of full rank, which takes at least n - 1 columns, and rank=None)"
+            f"the rank of the features must be the number of distinct rows, {len(M)}, not {M.shape[1]} "
+            "(batch normalisation: these rows, centred, must be of full rank, which takes n - 1 columns, and rank=None)"
         )
     if problem.fit_intercept and problem.n_outputs > 1:
         raise ConditionError("with several outputs there is no formula with a free intercept: use fit_intercept=False")
@@ -72,7 +74,10 @@ def white_features(problem: Problem) -> ClosedForm:
     k = float(np.sqrt(np.trace(gram) / len(M)))
     excess = float(np.abs(gram / k**2 - np.eye(len(M))).sum(axis=1).max())
     if not excess <= WHITE:
-        raise ConditionError("the features must be white, as batch normalisation makes them: architecture='batch_norm'")
+        raise ConditionError(
+            "the features must be white: X X^T (with the weights) a multiple of the identity, as whitening or batch "
+            "normalisation (architecture='batch_norm') makes them"
+        )
     tau = problem.beta / k
     b = np.array([_best_shift(Y[:, 0], w, tau)]) if problem.fit_intercept else np.zeros(problem.n_outputs)
     parts = np.concatenate([np.maximum(Y - b, 0.0).T, np.maximum(b - Y, 0.0).T])  # (2 C, n)
@@ -84,7 +89,7 @@ def white_features(problem: Problem) -> ClosedForm:
     V = problem.loss.dual_point(V, Y, w, centred=problem.fit_intercept)
     largest = max(float(np.sqrt((np.maximum(s * V, 0.0) ** 2 / w[:, None]).sum(axis=0).max())) for s in (1, -1))
     return ClosedForm(
-        neurons=Neurons(U, heads * (size / k)[:, None], b).take(size > 0),
+        neurons=Neurons(U if M is problem.M else U @ problem.basis.T, heads * (size / k)[:, None], b).take(size > 0),
         bound=_bound(problem, V, k * largest, excess),
         theorem="000 Theorem 2.1" if problem.n_outputs == 1 else "000 Theorem 2.4",
     )

@@ -4,6 +4,7 @@ from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
 from bidual.estimators.deep_relu import DeepReLUClassifier
 from bidual.estimators.layerwise import LayerwiseClassifier, LayerwiseRegressor
+from bidual.estimators.linear_conv import LinearConvRegressor
 from bidual.estimators.linear_net import LinearNetRegressor
 from bidual.estimators.regressor import ReLURegressor
 
@@ -11,6 +12,7 @@ __all__ = [
     "DeepReLUClassifier",
     "LayerwiseClassifier",
     "LayerwiseRegressor",
+    "LinearConvRegressor",
     "LinearNetRegressor",
     "ReLUClassifier",
     "ReLUClassifierCV",

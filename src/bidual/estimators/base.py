@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -12,12 +13,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bidual._typing import Array, FloatArray
 from bidual.activations import ACTIVATIONS
-from bidual.architectures import Architecture, Lift
+from bidual.architectures import Architecture, Lift, get_architecture
 from bidual.arrangements import Patterns
 from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
+from bidual.targets import check_data
 from bidual.training import Trained, TrainingSet
 
 #: Rows, encoded targets, loss and sample weights, as a training problem takes them.
@@ -75,6 +77,13 @@ class BaseReLU(Certified):
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
         """Validate the arguments of fit, and note what prediction needs to know of them."""
 
+    @property
+    def _architecture(self) -> Architecture:
+        return get_architecture(self.architecture)
+
+    def _check_data(self, X: Array, y: Array, **options: Any) -> tuple[FloatArray, Array]:
+        return check_data(self._architecture, X, y, partial(validate_data, self), dtype=np.float64, **options)
+
     def _pose(self, X: Array, y: Array, sample_weight: Array | None) -> TrainingSet:
         """The training problem of the arguments of fit."""
         rows, Y, loss, sample_weight = self._encode(X, y, sample_weight)
@@ -127,11 +136,16 @@ class BaseReLU(Certified):
         """The gates the user gave, on the data as they are: scaling could move a row across a gate it touches."""
         if self.gates is None:
             return None
-        source = self.gates
+        several = isinstance(self.gates, list | tuple) and any(np.ndim(g) != 1 for g in self.gates)
+        sources: Any = self.gates if several else [self.gates]
+        return gates_of(lift.M, np.vstack([self._gate_vectors(lift, source) for source in sources]))
+
+    @staticmethod
+    def _gate_vectors(lift: Lift, source: Any) -> FloatArray:
         if isinstance(source, BaseReLU):
             check_is_fitted(source, "network_")
             source = source.network_
-        return gates_of(lift.M, lift.gates(source))
+        return lift.gates(source)
 
     def _check_parameters(self) -> None:
         """One sentence for each parameter that cannot be."""
@@ -139,8 +153,11 @@ class BaseReLU(Certified):
             raise ValueError(f"unknown method {self.method!r}: use one of {', '.join(map(repr, METHODS))}")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {self.activation!r}: use one of {', '.join(map(repr, ACTIVATIONS))}")
-        if self.gates is not None and not ACTIVATIONS[self.activation].gated:
-            raise ValueError(f"gates are for activation='gated'; activation={self.activation!r} has none")
+        if self.gates is not None and not (ACTIVATIONS[self.activation].gated or self.method == "sampled"):
+            raise ValueError(
+                f"gates are for activation='gated'; activation={self.activation!r} has none (method='sampled' takes "
+                "their patterns)"
+            )
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
@@ -161,10 +178,21 @@ class BaseReLU(Certified):
     # ---- prediction ----------------------------------------------------------------------------
 
     def _outputs(self, X: Array) -> FloatArray:
-        """Network outputs ``(n, C)`` for new rows."""
+        """Network outputs ``(n, C)`` for new rows; with outputs at several places of a sample ``(n, *places, C)``."""
         check_is_fitted(self, "network_")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.network_.forward(X)
+        X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=self._architecture.tensors)
+        F = self.network_.forward(self.network_.check_inputs(X))
+        return F.reshape(*self.network_.output_shape(X.shape), F.shape[1])
+
+    def _stacked(self, X: Array, y: Array, sample_weight: Array | None) -> tuple[Array, Array, Array | None] | None:
+        """Targets, predictions and weights with a row for each place with outputs; None if samples have one."""
+        rows = self._architecture.stack(np.asarray(X).shape, y) if self._architecture.tensors else None
+        if rows is None:
+            return None
+        if sample_weight is not None:
+            sample_weight = np.repeat(np.asarray(sample_weight), len(rows) // len(sample_weight))
+        predictions: Array = self.predict(X)
+        return rows, predictions.reshape(rows.shape), sample_weight
 
 
 def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:

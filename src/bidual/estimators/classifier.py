@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
@@ -112,7 +113,7 @@ max_neurons, audit, warm_start, random_state, verbose
         return self
 
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._check_data(X, y)
         loss, classes, Y = encode_labels(get_loss(self.loss), y)
         if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
             raise ValueError("warm_start needs the classes of the previous fit; y has others")
@@ -127,21 +128,28 @@ max_neurons, audit, warm_start, random_state, verbose
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
         F = self._outputs(X)
-        return F[:, 0] if F.shape[1] == 1 else F
+        return F[..., 0] if F.shape[-1] == 1 else F
 
     def predict(self, X: Array) -> Array:
         """Labels of the highest score."""
         F = self._outputs(X)
-        codes = (F[:, 0] > 0).astype(int) if F.shape[1] == 1 else F.argmax(axis=1)
+        codes = (F[..., 0] > 0).astype(int) if F.shape[-1] == 1 else F.argmax(axis=-1)
         return self.classes_[codes]
 
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
         F = self._outputs(X)
-        probabilities = self.loss_.probabilities(F)
+        probabilities = self.loss_.probabilities(F.reshape(-1, F.shape[-1]))
         assert probabilities is not None
-        return probabilities
+        return probabilities.reshape(*F.shape[:-1], -1)
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """Accuracy of the labels."""
+        stacked = self._stacked(X, y, sample_weight)
+        if stacked is None:
+            return super().score(X, y, sample_weight)
+        return float(accuracy_score(stacked[0], stacked[1], sample_weight=stacked[2]))
 
     @available_if(lambda self: _has_probabilities(self.loss))
     def predict_log_proba(self, X: Array) -> FloatArray:

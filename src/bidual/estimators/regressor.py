@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
@@ -31,23 +31,28 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     loss : str or Loss, default="squared"
         "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`.
     architecture : str or Architecture, default="two_layer"
-        "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`.
+        "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`. With
+        :class:`~bidual.Convolutional`, X holds images, sequences or patches.
     activation : {"relu", "gated"}, default="relu"
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
         losses, and proven optimal among networks with these gates. ``method`` then has nothing to choose.
-    method : {"adaptive", "exact", "sampled", "closed_form"}, default="adaptive"
+    method : {"adaptive", "exact", "sampled", "closed_form", "cutting_plane", "cutting_plane_l1"}, default="adaptive"
         "adaptive" finds the activation patterns by itself (column generation); its gap rests on an audited local
         search, and is proven where the patterns are few. "exact" enumerates every pattern (small rank only) and
         proves global optimality; "sampled" solves the convex program on random patterns. "closed_form" insists on the
-        formulas that exist for batch normalisation on few rows (:mod:`bidual.closed_form`), which "adaptive" uses by
-        itself where they hold.
+        formulas that exist for whitened rows and for batch normalisation on few rows (:mod:`bidual.closed_form`),
+        which "adaptive" uses by itself where they hold.
+        "cutting_plane" is the method of 004 with the spike-free relaxation (:mod:`bidual.solvers.cutting_plane`): fast
+        and proven on spike-free data (:func:`~bidual.is_spike_free`), poor on others, as its gap then tells; in the
+        variant "cutting_plane_l1" each neuron feeds one output.
     n_patterns : int or None, default=None
         Patterns drawn by "sampled", or gates of "gated"; None means 100.
     gates : array, Network, estimator or None, default=None
         Gates of activation="gated": vectors (P, d), or (P, d + 1) with their biases, or a network or fitted estimator
-        whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there).
-        None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
+        whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there), or
+        a list of such. None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
+        With method="sampled" their patterns are used, and random ones only if ``n_patterns`` is given too.
     bias : bool, default=True
         Hidden biases, regularised like weights. (Batch normalisation has a shift of its own: see
         :class:`~bidual.BatchNorm`.)
@@ -142,7 +147,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         )
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLURegressor:
-        """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
+        """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``; images and sequences have more axes."""
         self._train(self._pose(X, y, sample_weight))
         return self
 
@@ -150,14 +155,21 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         loss = get_loss(self.loss)
         if loss.classification:
             raise ValueError(f"the loss {loss.name!r} is for classes: use ReLUClassifier, or a regression loss")
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = self._check_data(X, y, multi_output=True, y_numeric=True)
         self._single = y.ndim == 1
         return X, loss.encode(y), loss, sample_weight
 
     def predict(self, X: Array) -> FloatArray:
         """Predicted targets, in the shape of the ``y`` of fit."""
         F = self._outputs(X)
-        return F[:, 0] if self._single else F
+        return F[..., 0] if self._single else F
+
+    def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
+        """R² of the predictions."""
+        stacked = self._stacked(X, y, sample_weight)
+        if stacked is None:
+            return super().score(X, y, sample_weight)
+        return float(r2_score(stacked[0], stacked[1], sample_weight=stacked[2]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

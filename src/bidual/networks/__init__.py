@@ -3,6 +3,7 @@
 from bidual.networks.base import FORMAT_VERSION, Network, normalise_weights
 from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convert import as_network, from_arrays, from_sklearn, from_torch, from_torch_file
+from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.layerwise import LayerwiseNetwork
@@ -12,6 +13,7 @@ from bidual.networks.two_layer import TwoLayerNetwork
 __all__ = [
     "FORMAT_VERSION",
     "BatchNormNetwork",
+    "ConvolutionalNetwork",
     "DeepNetwork",
     "GatedNetwork",
     "LayerwiseNetwork",

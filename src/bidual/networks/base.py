@@ -64,7 +64,7 @@ class Network(ABC):
 
     @abstractmethod
     def forward(self, X: FloatArray) -> FloatArray:
-        """Outputs ``(n, C)``."""
+        """Outputs ``(n, C)``; where a sample has outputs at several places, ``(n K, C)``."""
 
     @abstractmethod
     def penalty(self) -> float:
@@ -78,22 +78,27 @@ class Network(ABC):
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
         """The same function as a torch module mapping ``(n, d)`` to ``(n, C)``; float64 unless said otherwise."""
 
-    @property
-    def architecture_options(self) -> dict[str, Any]:
-        """Options of the architecture that this network is of, where they differ from the defaults."""
-        return {}
-
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the hidden neurons, ``(m, d + 1)``: the gates of a gated network made from this one."""
         raise ValueError(f"a {self.kind} network has no neurons that could serve as gates")
 
-    def predict(self, X: Array) -> FloatArray:
-        """Outputs: ``(n,)`` for one output, ``(n, C)`` for several. For a classifier these are scores."""
+    def check_inputs(self, X: Array) -> FloatArray:
+        """X as :meth:`forward` takes it; ValueError if it does not fit."""
         X = np.asarray(X, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
-            raise ValueError(f"X must have shape (n, {self.n_inputs}), got {X.shape}")
+            raise ValueError(f"X must have shape (n, d), and the network takes {self.n_inputs} inputs; got {X.shape}")
+        return X
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the places with outputs, for inputs of this ``shape``: ``(n,)``, unless a sample has several."""
+        return shape[:1]
+
+    def predict(self, X: Array) -> FloatArray:
+        """Outputs: ``(n,)`` for one output, ``(n, C)`` for several. For a classifier these are scores."""
+        X = self.check_inputs(X)
         F = self.forward(X)
-        return F[:, 0] if self.n_outputs == 1 else F
+        places = self.output_shape(X.shape)
+        return F.reshape(places if self.n_outputs == 1 else (*places, self.n_outputs))
 
     def objective(
         self,
@@ -109,10 +114,15 @@ class Network(ABC):
         ``y`` is what the loss encodes: numbers for regression, class codes (or -1/+1) for classification.
         """
         loss = get_loss(loss)
-        F = self.predict(X).reshape(len(X), self.n_outputs)
+        F = self.forward(self.check_inputs(X))
+        y = np.asarray(y)
+        if len(F) > len(y):  # outputs at several places of a sample
+            y = y.ravel() if y.size == len(F) else y.reshape(len(F), -1)
         Y = loss.encode(y, n_classes=max(2, self.n_outputs) if loss.classification else None)
         if Y.shape != F.shape:
             raise ValueError(f"y gives targets of shape {Y.shape}, but the network's outputs have {F.shape}")
+        if sample_weight is not None and len(X) < len(F) and len(sample_weight) == len(X):
+            sample_weight = np.repeat(sample_weight, len(F) // len(X))
         return loss.value(F, Y, normalise_weights(sample_weight, len(Y))) + beta * self.penalty()
 
     def to_dict(self) -> dict[str, Any]:

@@ -99,10 +99,6 @@ class BatchNormNetwork(Network):
         return len(self.hidden_weights)
 
     @property
-    def architecture_options(self) -> dict[str, Any]:
-        return {"position": self.position}
-
-    @property
     def bias_vector(self) -> FloatArray:
         """Hidden biases as an array, zeros if the network has none."""
         return np.zeros(self.n_neurons) if self.hidden_bias is None else self.hidden_bias

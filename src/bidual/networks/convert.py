@@ -11,24 +11,30 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from bidual.networks.base import Network
+from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 #: What :func:`as_network` takes, in words.
 ACCEPTED = (
-    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear), a fitted scikit-learn "
+    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear) or (Conv, ReLU, "
+    "AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
     "MLPRegressor or MLPClassifier with one ReLU layer, weights (hidden (m, d), output (m, C)) or (hidden, "
     "hidden_bias, output, intercept), or a .json, .pt or .pth file"
 )
 
 
-def from_torch(module: Any) -> TwoLayerNetwork:
-    """A two-layer network from ``torch.nn.Sequential(Linear, ReLU, Linear)``, with or without biases.
+def from_torch(module: Any) -> TwoLayerNetwork | ConvolutionalNetwork:
+    """A network from ``torch.nn.Sequential(Linear, ReLU, Linear)``, with or without biases.
 
-    Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do nothing at inference,
-    are passed over.
+    ``Sequential(Conv1d or Conv2d, ReLU, AdaptiveAvgPool(1), Flatten, Linear)`` becomes a convolutional network, whose
+    inputs have their channels last. Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do
+    nothing at inference, are passed over.
     """
     from bidual.networks.torch_bridge import two_layer_weights
+    from bidual.networks.torch_conv import convolutional_arguments, is_convolutional
 
+    if is_convolutional(module):
+        return ConvolutionalNetwork(**convolutional_arguments(module))
     return TwoLayerNetwork(**two_layer_weights(module))  # type: ignore[arg-type]
 
 
@@ -69,7 +75,7 @@ def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
     raise ValueError(f"expected 2 or 4 arrays of weights, got {len(weights)}")
 
 
-def from_torch_file(path: str | os.PathLike[str]) -> TwoLayerNetwork:
+def from_torch_file(path: str | os.PathLike[str]) -> TwoLayerNetwork | ConvolutionalNetwork:
     """A two-layer network from what ``torch.save`` wrote: ``Sequential(Linear, ReLU, Linear)`` or its state dict.
 
     Nothing but tensors and these layers is unpickled, so that files of strangers cannot run code.

@@ -85,17 +85,6 @@ class ParallelNetwork(Network):
         return len(self.layers)
 
     @property
-    def architecture_options(self) -> dict[str, Any]:
-        m1, *deeper = (W.shape[2] for W in self.layers[:-1])
-        if not deeper:
-            return {"m1": m1}
-        # layer l of a tree has m_l nodes below each node of the layer above
-        widths = [W.shape[2] for W in self.layers[:-1]]
-        inner = [a // b if a % b == 0 else a for a, b in pairwise(widths[:-1])]
-        fans = [*inner, widths[-2]]
-        return {"m1": fans[0], "m2": (*fans[1:], widths[-1])[0], "deeper": (*fans[1:], widths[-1])[1:]}
-
-    @property
     def output_weights(self) -> FloatArray:
         """The last layers of all branches below each other, ``(K m_{L-1}, C)``."""
         return self.layers[-1].reshape(-1, self.n_outputs)

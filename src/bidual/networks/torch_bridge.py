@@ -46,27 +46,31 @@ def two_layer_module(network: TwoLayerNetwork, dtype: torch.dtype | None) -> tor
 
 
 def batch_norm_module(network: BatchNormNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
-    """``Sequential(Linear, BatchNorm1d, ReLU, Linear)``, or with the ReLU first, in evaluation mode.
-
-    torch divides by the root of variance plus eps where we divide by the norm: the scale makes up for both.
-    """
+    """``Sequential(Linear, BatchNorm1d, ReLU, Linear)``, or with the ReLU first, in evaluation mode."""
     dtype = torch.float64 if dtype is None else dtype
-    layer = torch.nn.BatchNorm1d(network.n_neurons, dtype=dtype)
-    variance = network.norm**2 / network.n_samples
-    scale = network.gamma * np.sqrt(variance + layer.eps) / network.norm
-    with torch.no_grad():
-        layer.weight.copy_(torch.as_tensor(scale))
-        layer.bias.copy_(torch.as_tensor(network.shift / np.sqrt(network.n_samples)))
-        assert layer.running_mean is not None
-        assert layer.running_var is not None
-        layer.running_mean.copy_(torch.as_tensor(network.mean))
-        layer.running_var.copy_(torch.as_tensor(variance))
+    layer = batch_norm_layer(network, torch.nn.BatchNorm1d, dtype)
     middle = [layer, torch.nn.ReLU()] if network.position == "before" else [torch.nn.ReLU(), layer]
     return torch.nn.Sequential(
         _linear(network.hidden_weights, network.hidden_bias, dtype),
         *middle,
         _linear(network.output_weights.T, network.intercept, dtype),
     ).eval()
+
+
+def batch_norm_layer(network: BatchNormNetwork, kind: Callable[..., torch.nn.Module], dtype: torch.dtype) -> Any:
+    """The normalisation of ``network`` as a torch layer of this kind.
+
+    torch divides by the root of variance plus eps where we divide by the norm: the scale makes up for both.
+    """
+    layer: Any = kind(network.n_neurons, dtype=dtype)
+    variance = network.norm**2 / network.n_samples
+    scale = network.gamma * np.sqrt(variance + layer.eps) / network.norm
+    with torch.no_grad():
+        layer.weight.copy_(torch.as_tensor(scale))
+        layer.bias.copy_(torch.as_tensor(network.shift / np.sqrt(network.n_samples)))
+        layer.running_mean.copy_(torch.as_tensor(network.mean))
+        layer.running_var.copy_(torch.as_tensor(variance))
+    return layer
 
 
 def deep_module(network: DeepNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:

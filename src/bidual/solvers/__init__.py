@@ -7,6 +7,7 @@ from bidual.solvers.base import HistoryEntry, Method, Options, Solution
 from bidual.solvers.closed_form import solve_closed_form
 from bidual.solvers.conic import FiniteProgram, InfeasibleError
 from bidual.solvers.constant import solve_constant
+from bidual.solvers.cutting_plane import solve_cutting_plane, solve_cutting_plane_l1
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 from bidual.solvers.gated import gates_of, solve_gated
 from bidual.solvers.normalised import solve_normalised
@@ -17,6 +18,8 @@ METHODS: dict[str, Method] = {
     "exact": solve_exact,
     "sampled": solve_sampled,
     "closed_form": solve_closed_form,
+    "cutting_plane": solve_cutting_plane,
+    "cutting_plane_l1": solve_cutting_plane_l1,
 }
 
 __all__ = [
@@ -31,6 +34,8 @@ __all__ = [
     "solve_adaptive",
     "solve_closed_form",
     "solve_constant",
+    "solve_cutting_plane",
+    "solve_cutting_plane_l1",
     "solve_exact",
     "solve_finite",
     "solve_gated",

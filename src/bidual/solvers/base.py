@@ -30,7 +30,7 @@ class Options:
     directions: FloatArray | None = None  # hidden weights of neurons worth a look: those of a similar problem
     max_neurons: int | None = None
     audit: bool = True
-    gates: Patterns | None = None  # of a gated network; None: drawn at random
+    gates: Patterns | None = None  # of a gated network, or the patterns to use; None: drawn at random
     verbose: int = 0
 
 

@@ -14,7 +14,6 @@ block i), so that each coordinate is one contiguous piece of a sparse matrix.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
+from bidual._memory import available_memory
 from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.arrangements.enumerate import Hyperplanes
@@ -293,21 +293,6 @@ class FiniteProgram:
         multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
         normals = np.asarray(self.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
         return np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping (half the physical memory where the system does not say)."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):
-        return 4 * 2**30
 
 
 def _cone_pairs(problem: Problem, patterns: Patterns) -> tuple[IntArray, IntArray]:

@@ -9,22 +9,16 @@ neuron improves on it as soon as
 from __future__ import annotations
 
 import time
-from functools import singledispatch
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
 from bidual.arrangements import Patterns
-from bidual.certificates import lower_bound
 from bidual.problem import Problem
 from bidual.solvers.adaptive.corrective import fit_intercept
-from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
+from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.solvers.bounding import global_bound
 from bidual.solvers.conic import FiniteProgram
-from bidual.solvers.finite import cone_bounds, few_of
-
-#: Starts of each family in the search for the most violating neuron.
-_EFFORT = 64
 
 
 def solve_constant(problem: Problem, options: Options) -> Solution:
@@ -37,25 +31,18 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
     began = time.perf_counter()
     b, V = _best_constant(problem)
     V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-    patterns = few_of(problem, PROOF_PATTERNS) if problem.n_outputs == 1 else None
-    if patterns is not None:
-        dual = cone_bounds(problem, patterns).lower_bound(V)
-        method = f"all {len(patterns)} activation patterns"
-    else:
-        value = search(problem, V, options.random_state)
-        dual = lower_bound(problem, V, value, value)
-        method = "local search, audited"
-    neurons = problem.no_neurons(b)
+    found = global_bound(problem, V, options.random_state)
+    neurons = problem.no_neurons(problem.M.shape[1], b)
     return Solution(
         neurons=neurons,
-        bound=dual,
+        bound=found.bound,
         scope="global",
-        rigorous=patterns is not None and dual.proven,
-        method=method,
+        rigorous=found.rigorous,
+        method=found.method,
         status="the network without neurons",
         n_iter=1,
-        n_patterns=None if patterns is None else len(patterns),
-        history=[HistoryEntry(time.perf_counter() - began, problem.objective(neurons), dual.value, 0)],
+        n_patterns=found.n_patterns,
+        history=[HistoryEntry(time.perf_counter() - began, problem.objective(neurons), found.bound.value, 0)],
     )
 
 
@@ -72,14 +59,3 @@ def _best_constant(problem: Problem) -> tuple[FloatArray, FloatArray]:
     none = Patterns(np.zeros((0, N), dtype=bool), np.zeros((0, problem.M.shape[1])), complete=False)
     result = FiniteProgram(problem, none).solve(form)
     return result.intercept, result.V
-
-
-@singledispatch
-def search(problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
-    """The largest value of the dual constraint at ``V`` that local search finds."""
-    from bidual.solvers.adaptive.pricing import Pricer  # numba takes a moment to load: only when it is needed
-
-    pricer = Pricer(problem, np.random.default_rng(check_random_state(random_state).randint(2**31)))
-    nothing = np.zeros((0, problem.reduced.shape[1]))
-    found = pricer.quick(V, nothing, _EFFORT).joined(pricer.strong(V, nothing, _EFFORT))
-    return max(found.best, pricer.audit(V, found.directions[:_EFFORT], _EFFORT, floor=found.best).best)

@@ -13,10 +13,11 @@ from bidual.arrangements import Patterns, enumerate_patterns, few_patterns, patt
 from bidual.certificates import ConeBounds, DualBound, relative_gap
 from bidual.certificates.oracle import PatternProof, Proof
 from bidual.losses import ConeForm
-from bidual.problem import Neurons, Problem
+from bidual.problem import HeadProblem, Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.conic import ConicResult, FiniteProgram
 from bidual.solvers.interrupt import InterruptFlag
+from bidual.solvers.lazy_cones import LazyCones
 from bidual.solvers.newton_conic import newton
 from bidual.solvers.reduce import reduce_neurons
 from bidual.solvers.several import solve_several
@@ -48,6 +49,14 @@ def finite_program(problem: Problem, patterns: Patterns) -> FiniteProgram:
     return FiniteProgram(problem, patterns)
 
 
+@finite_program.register
+def _(problem: HeadProblem, patterns: Patterns) -> FiniteProgram:
+    raise ValueError(
+        "output weights for every position leave no finite program on patterns: use method='adaptive' (or 'exact', "
+        "which proves its result), beta > 0, or pooling='sum' or 'average'"
+    )
+
+
 @singledispatch
 def cone_bounds(problem: Problem, patterns: Patterns) -> ConeBounds:
     """The bounds that go with it."""
@@ -67,14 +76,18 @@ def few_of(problem: Problem, limit: int) -> Patterns | None:
 
 
 @singledispatch
-def some_patterns(problem: Problem, count: int, options: Options) -> Patterns:
-    """Random ones, and those of a network to start from."""
+def some_patterns(problem: Problem, options: Options) -> Patterns:
+    """The patterns given, or random ones, and those of a network to start from."""
     inputs = problem.relu_inputs
-    patterns = sample_patterns(inputs, count, options.random_state)
+    directions = [np.zeros((0, inputs.shape[1]))]
     if isinstance(options.start, Neurons):
-        directions = options.start.U[:, : inputs.shape[1]]
-        patterns = patterns_of(inputs, np.concatenate([directions, patterns.witnesses]))
-    return patterns
+        directions.append(options.start.U[:, : inputs.shape[1]])
+    if options.gates is not None:
+        directions.append(options.gates.witnesses)
+    if options.gates is None or options.n_patterns is not None:
+        count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
+        directions.append(sample_patterns(inputs, count, options.random_state).witnesses)
+    return patterns_of(inputs, np.concatenate(directions))
 
 
 @singledispatch
@@ -88,17 +101,16 @@ def solve_exact(problem: Problem, options: Options) -> Solution:
 
     With several outputs there is no such program (000 Theorem 2.3); see :mod:`bidual.solvers.several`.
     """
-    if problem.n_outputs > 1 and problem.loss.finite:
+    if problem.n_coefficients > 1 and problem.loss.finite:
         return solve_several(problem, options)
     began = time.perf_counter()
     return solve_finite(problem, every_pattern(problem), options, began)
 
 
 def solve_sampled(problem: Problem, options: Options) -> Solution:
-    """Solve the convex program on random patterns (003 Remark 3.2), and those of a network to start from."""
+    """Solve the convex program on the patterns given, or random ones (003 Remark 3.2), and those of a start."""
     began = time.perf_counter()
-    count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
-    return solve_finite(problem, some_patterns(problem, count, options), options, began)
+    return solve_finite(problem, some_patterns(problem, options), options, began)
 
 
 def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: float | None = None) -> Solution:
@@ -115,11 +127,12 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
     bounds = cone_bounds(problem, patterns)
+    lazy = LazyCones(problem, patterns) if LazyCones.needed(problem, patterns) and len(patterns) else None
     history: list[HistoryEntry] = []
     best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     n_iter = 0
     for _ in range(MAX_ROUNDS):
-        program = finite_program(problem, patterns.take(working))
+        program = finite_program(problem, patterns.take(working) if lazy is None else lazy.take(working))
         program.check_memory()
         result = solve_program(program, options, began)
         neurons = program.neurons(result)
@@ -139,7 +152,11 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
                 f"objective {objective:.8g}  gap {relative_gap(objective, best.value):.1e}",
                 flush=True,
             )
-        if direct or relative_gap(objective, best.value) <= target or result.status in STOPPED:
+        if relative_gap(objective, best.value) <= target or result.status in STOPPED:
+            break
+        if lazy is not None and lazy.add_violated(working, result.Z):
+            continue
+        if direct:
             break
         violating = bounds.values.max(axis=(0, 1)) > problem.beta * (1 + 1e-9)
         violating[working] = False
@@ -152,7 +169,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
-    proof = pattern_proof(problem) if patterns.complete and problem.n_outputs == 1 else None
+    proof = pattern_proof(problem) if patterns.complete and problem.n_coefficients == 1 else None
     return Solution(
         neurons=neurons,
         bound=best,

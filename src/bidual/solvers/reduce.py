@@ -7,6 +7,7 @@ from functools import singledispatch
 
 import numpy as np
 
+from bidual._typing import FloatArray
 from bidual.problem import Neurons, ParallelProblem, Problem
 
 #: Pre-activations this small, relative to the row and the neuron, are zero.
@@ -21,7 +22,7 @@ def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8) -> 
     objective = problem.objective(neurons)
     if not np.isfinite(objective):  # nothing to compare with
         return neurons.balanced()
-    nothing = problem.no_neurons(np.zeros_like(neurons.intercept))
+    nothing = problem.no_neurons(neurons.U.shape[1], np.zeros_like(neurons.intercept))
     if problem.objective(nothing) <= objective:
         return nothing
     ceiling = objective + budget * abs(objective)
@@ -58,8 +59,12 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     positive, negative = (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
     # The objective is followed by what a merger changes: one neuron instead of two.
     costs = np.linalg.norm(U, axis=1)
-    H = problem.hidden(U)
-    F, total = H @ heads + neurons.intercept, float(costs.sum())
+
+    def contributions(u: FloatArray, head: FloatArray) -> FloatArray:
+        return problem.contributions_of(Neurons(u, head, neurons.intercept))
+
+    Phi = contributions(U, heads)
+    F, total = Phi.sum(axis=2) + neurons.intercept, float(costs.sum())
     alive = np.ones(len(U), dtype=bool)
     i = 0
     while i < len(U):
@@ -67,11 +72,11 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
         partners = np.flatnonzero(alive & (conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
         for j in partners[partners > i] if alive[i] else ():
             u = U[i] + U[j]
-            h, cost = problem.hidden(u[None])[:, 0], float(np.linalg.norm(u))
-            F_new = F + np.outer(h - H[:, i], heads[i]) - np.outer(H[:, j], heads[j])
+            phi, cost = contributions(u[None], heads[i : i + 1])[:, :, 0], float(np.linalg.norm(u))
+            F_new = F + phi - Phi[:, :, i] - Phi[:, :, j]
             total_new = total + cost - costs[i] - costs[j]
             if problem.loss_value(F_new) + problem.beta * total_new <= ceiling:
-                U[i], H[:, i], costs[i], alive[j] = u, h, cost, False
+                U[i], Phi[:, :, i], costs[i], alive[j] = u, phi, cost, False
                 F, total = F_new, total_new
                 positive[:, i] = np.maximum(positive[:, i], positive[:, j])
                 negative[:, i] = np.maximum(negative[:, i], negative[:, j])
@@ -97,8 +102,7 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     m = len(neurons)
     if m < 2:
         return neurons
-    hidden = problem.hidden_of(neurons)
-    vectors = (hidden[:, None, :] * neurons.alpha.T).reshape(-1, m)
+    vectors = problem.contributions_of(neurons).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
     # Few neurons on many rows are independent as a rule, and finding out would cost more than it is worth.

@@ -53,7 +53,7 @@ def relaxed_dual(
         The best of the points tried: ``V`` itself, those of the relaxed training, and their midpoints with ``V``. Any
         of them is valid; its bound is that of :func:`~bidual.certificates.oracle.bound_oracle`.
     """
-    if problem.n_outputs != 1 or not problem.loss.smooth:
+    if problem.n_coefficients != 1 or not problem.loss.smooth:
         raise ValueError("the relaxed problem needs one output and a smooth loss")
     first = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
     columns, alpha = np.zeros((len(V), 0)), np.zeros(int(problem.fit_intercept))

@@ -29,9 +29,8 @@ def corrected_conic(problem: Problem, epsilon: float, atoms: Neurons, tol: float
     form = problem.loss.cone_form(Y, w)
     if form is None or form.G_e is None or form.G_t is None or form.quadratic_e.any():
         return None
-    H = problem.pool(np.maximum(X @ atoms.U.T, 0.0))
     m, k, extra = len(atoms), n * C, form.G_t.shape[1]
-    dense = (H[:, None, :] * atoms.alpha.T[None]).reshape(k, m)
+    dense = problem.contributions(np.maximum(X @ atoms.U.T, 0.0), atoms.alpha).reshape(k, m)
     free = problem.fit_intercept
     ones = sp.csc_array(np.tile(np.eye(C), (n, 1)) if free else np.zeros((k, 0)))
     # E = dense t + 1 b - D - offset, variables (t, b, D, extra)
@@ -60,6 +59,6 @@ def corrected_conic(problem: Problem, epsilon: float, atoms: Neurons, tol: float
     t, b = x[:m], x[m : m + C] if free else np.zeros(C)
     t = np.where(t * atoms.costs > 1e-6 * float((t * atoms.costs).max(initial=0.0)), t, 0.0)
     D = x[m + ones.shape[1] : m + ones.shape[1] + k].reshape(n, C)
-    F = (H * t) @ atoms.alpha + b
+    F = (dense @ t).reshape(n, C) + b
     value = problem.loss_value(F) + problem.beta * float(atoms.costs @ t)
     return Corrected(t, b, F, value, V=-w[:, None] * D / epsilon)

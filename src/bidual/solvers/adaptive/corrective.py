@@ -11,14 +11,16 @@ the dual point away from directions that have been priced before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import singledispatch
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bidual._typing import BoolArray, FloatArray
 from bidual.losses import Loss
-from bidual.problem import Neurons, Problem
+from bidual.problem import HeadProblem, Neurons, Problem
 
 
 def nonnegative_quadratic(Q: FloatArray, q: FloatArray, t: FloatArray, tol: float, max_iter: int = 40) -> FloatArray:
@@ -87,57 +89,96 @@ class Corrected:
         return replace(kept, U=kept.U * self.t[self.support, None], intercept=self.intercept)
 
 
-def corrected(
-    problem: Problem,
-    loss: Loss,
-    atoms: Neurons,
-    t: FloatArray,
-    steps: int = 8,
-    tol: float = 1e-9,
-    hidden: FloatArray | None = None,
-) -> Corrected:
-    """Proximal Newton on the magnitudes of ``atoms``, starting from ``t``.
+class Columns:
+    """What given neurons (reduced coordinates) contribute to the outputs, in terms of their magnitudes."""
 
-    ``hidden`` is what the atoms compute, ``(n, m)``; None: that of ordinary neurons in reduced coordinates.
-    """
+    def __init__(self, problem: Problem, neurons: Neurons) -> None:
+        self.H = problem.pool(np.maximum(problem.reduced @ neurons.U.T, 0.0))
+        self.alpha = neurons.alpha
+
+    def outputs(self, t: FloatArray) -> FloatArray:
+        """Outputs ``(n, C)`` of the neurons with magnitudes t."""
+        used = np.flatnonzero(t)
+        return np.asarray((self.H[:, used] * t[used]) @ self.alpha[used])
+
+    def slopes(self, G: FloatArray) -> FloatArray:
+        """The derivative of ``<G, outputs>``."""
+        return np.asarray(np.einsum("kc,kc->k", self.H.T @ G, self.alpha))
+
+    def of_output(self, c: int) -> FloatArray:
+        """Contributions to output c, ``(n, m)``."""
+        return self.H * self.alpha[:, c]
+
+    def gram(self, weights: FloatArray) -> FloatArray:
+        """``sum_c Phi_c^T diag(weights_c) Phi_c``."""
+        if (weights == weights[:, :1]).all():
+            return np.asarray(((self.H * weights[:, :1]).T @ self.H) * (self.alpha @ self.alpha.T))
+        return sum((P.T @ (w[:, None] * P) for P, w in self._with(weights)), start=np.zeros((len(self.alpha),) * 2))
+
+    def _with(self, weights: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        return ((self.of_output(c), weights[:, c]) for c in range(weights.shape[1]))
+
+
+class HeadColumns(Columns):
+    """The same for neurons with output weights for every position."""
+
+    def __init__(self, problem: HeadProblem, neurons: Neurons) -> None:
+        self.Phi = problem.contributions(np.maximum(problem.reduced @ neurons.U.T, 0.0), neurons.alpha)
+        self.alpha = neurons.alpha
+
+    def outputs(self, t: FloatArray) -> FloatArray:  # noqa: D102
+        return self.Phi @ t
+
+    def slopes(self, G: FloatArray) -> FloatArray:  # noqa: D102
+        return G.ravel() @ self.Phi.reshape(G.size, -1)
+
+    def of_output(self, c: int) -> FloatArray:  # noqa: D102
+        return self.Phi[:, c]
+
+    def gram(self, weights: FloatArray) -> FloatArray:  # noqa: D102
+        flat = self.Phi.reshape(weights.size, -1)
+        return flat.T @ (weights.ravel()[:, None] * flat)
+
+
+@singledispatch
+def columns(problem: Problem, neurons: Neurons) -> Columns:
+    """The columns of a problem of this kind."""
+    return Columns(problem, neurons)
+
+
+columns.register(HeadProblem, HeadColumns)
+
+
+def corrected(
+    problem: Problem, loss: Loss, atoms: Neurons, t: FloatArray, steps: int = 8, tol: float = 1e-9
+) -> Corrected:
+    """Proximal Newton on the magnitudes of ``atoms`` (reduced coordinates), starting from ``t``."""
     Y, w = problem.Y, problem.w
     C, free = Y.shape[1], problem.fit_intercept
-    H = problem.pool(np.maximum(problem.reduced @ atoms.U.T, 0.0)) if hidden is None else hidden
+    phi = columns(problem, atoms)
     costs = problem.beta * atoms.costs
     b = atoms.intercept
-
-    def outputs(t: FloatArray, b: FloatArray) -> FloatArray:
-        used = np.flatnonzero(t)
-        return np.asarray((H[:, used] * t[used]) @ atoms.alpha[used] + b)
-
-    F = outputs(t, b)
+    F = phi.outputs(t) + b
     now = loss.value(F, Y, w) + float(costs @ t)
     for _ in range(steps):
         g, c = loss.gradient(F, Y, w), loss.curvature(F, Y, w)
-        q = np.einsum("kc,kc->k", H.T @ g, atoms.alpha) + costs
+        q = phi.slopes(g) + costs
         # rows on which the loss is flat would leave the model unbounded below
         c = np.maximum(c, 1e-6 * max(float(c.max(initial=0.0)), 1e-6 * float(w.max())))
         total = c.sum(axis=0)
-        if (c == c[:, :1]).all() and not free:
-            Q = ((H * c[:, :1]).T @ H) * (atoms.alpha @ atoms.alpha.T)
-        else:
-            Q = np.zeros((len(t), len(t)))
-            for j in range(C):
-                Hj = H * atoms.alpha[:, j]
-                Q += Hj.T @ (c[:, j, None] * Hj)
-                if free:  # the intercept follows the magnitudes: Schur complement
-                    mean = Hj.T @ c[:, j]
-                    Q -= np.outer(mean, mean) / total[j]
-                    q -= mean * g[:, j].sum() / total[j]
+        Q = phi.gram(c)
+        if free:  # the intercept follows the magnitudes: Schur complement
+            means = np.stack([phi.of_output(j).T @ c[:, j] for j in range(C)])
+            Q -= means.T @ (means / total[:, None])
+            q -= (g.sum(axis=0) / total) @ means
         step = nonnegative_quadratic(Q, q - Q @ t, t, 0.3 * tol * abs(now)) - t
         step_b = np.zeros(C)
         if free:
-            used = np.flatnonzero(step)
-            step_b = -(g + c * ((H[:, used] * step[used]) @ atoms.alpha[used])).sum(axis=0) / total
+            step_b = -(g + c * phi.outputs(step)).sum(axis=0) / total
         length, trial, trial_F = 1.0, np.inf, F
         while length > 1e-4:
             t_new = np.maximum(t + length * step, 0.0)
-            trial_F = outputs(t_new, b + length * step_b)
+            trial_F = phi.outputs(t_new) + b + length * step_b
             trial = loss.value(trial_F, Y, w) + float(costs @ t_new)
             if trial < now:
                 break
@@ -158,7 +199,7 @@ def fit_intercept(problem: Problem, loss: Loss) -> FloatArray:
     if not problem.fit_intercept:
         return b
     b = problem.w @ problem.Y if not problem.loss.classification else b
-    empty = Neurons(np.zeros((0, problem.reduced.shape[1])), np.zeros((0, C)), b)
+    empty = problem.no_neurons(problem.reduced.shape[1], b)
     return corrected(problem, loss, empty, np.zeros(0), steps=100, tol=1e-15).intercept
 
 
@@ -173,8 +214,8 @@ def merged(problem: Problem, neurons: Neurons, budget: float, cosine: float = 0.
     X = problem.reduced
     U, alpha = neurons.U.copy(), neurons.alpha.copy()
     norms = np.linalg.norm(U, axis=1)
-    H = problem.pool(np.maximum(X @ U.T, 0.0))
-    F = H @ alpha + neurons.intercept
+    Phi = problem.contributions(np.maximum(X @ U.T, 0.0), alpha)
+    F = Phi.sum(axis=2) + neurons.intercept
     value = loss.value(F, Y, w)
     alive = np.ones(len(U), dtype=bool)
     likeness = (U @ U.T) / np.outer(norms, norms) * (alpha @ alpha.T)
@@ -187,13 +228,13 @@ def merged(problem: Problem, neurons: Neurons, budget: float, cosine: float = 0.
         out = norms[a] * alpha[a] + norms[b] * alpha[b]
         out /= np.linalg.norm(out)
         total = U[a] * (alpha[a] @ out) + U[b] * (alpha[b] @ out)
-        h = problem.pool(np.maximum(X @ total, 0.0))
-        F_new = F + np.outer(h, out) - H[:, [a, b]] @ alpha[[a, b]]
+        phi = problem.contributions(np.maximum(X @ total[:, None], 0.0), out[None])[:, :, 0]
+        F_new = F + phi - Phi[:, :, a] - Phi[:, :, b]
         norm = float(np.linalg.norm(total))
         value_new = loss.value(F_new, Y, w)
         rise = value_new - value + problem.beta * (norm - norms[a] - norms[b])
         if rise <= budget:
             budget -= max(rise, 0.0)
             value, F = value_new, F_new
-            U[a], alpha[a], H[:, a], norms[a], alive[b] = total, out, h, norm, False
+            U[a], alpha[a], Phi[:, :, a], norms[a], alive[b] = total, out, phi, norm, False
     return replace(neurons, U=U[alive], alpha=alpha[alive])

@@ -75,7 +75,7 @@ class _Engine:
         final = min(final, 40 * max(problem.reduced.shape[1], 1))
         self.efforts = (final // 4, final)
         # With several outputs corrective steps are dear, and moving the neurons does more.
-        self.most_cuts = 300 if problem.n_outputs == 1 else 100
+        self.most_cuts = 300 if problem.n_coefficients == 1 else 100
         self.history: list[HistoryEntry] = []
         self.loss: Loss = problem.loss
         self.epsilon = 0.0
@@ -83,12 +83,12 @@ class _Engine:
             self.epsilon = 0.1 * output_scale(problem)
             self.loss = SmoothedLoss(problem.loss, self.epsilon)
         b = fit_intercept(problem, self.loss)
-        self.neurons = Neurons.none(problem.reduced.shape[1], b)
+        self.neurons = problem.no_neurons(problem.reduced.shape[1], b)
         self.objective = self._objective(self.neurons)
         self.V = np.zeros_like(problem.Y)
         self.g = 0.0
         self.zero = self.dual = DualBound(problem.dual_value(self.V), self.V, 0.0, 0.0)
-        self.cuts = Candidates.none(problem.reduced.shape[1], problem.n_outputs)
+        self.cuts = Candidates.none(problem.reduced.shape[1], problem.n_coefficients)
 
     # ---- bookkeeping ---------------------------------------------------------------------------
 
@@ -105,7 +105,8 @@ class _Engine:
         return max(min(self.gap, 0.01), self.tol)
 
     def _objective(self, neurons: Neurons) -> float:
-        F = self.problem.pool(np.maximum(self.problem.reduced @ neurons.U.T, 0.0)) @ neurons.alpha + neurons.intercept
+        activations = np.maximum(self.problem.reduced @ neurons.U.T, 0.0)
+        F = self.problem.combine(activations, neurons.alpha) + neurons.intercept
         return self.problem.loss_value(F) + self.problem.beta * float(neurons.costs.sum())
 
     def offer(self, neurons: Neurons) -> float:
@@ -283,7 +284,7 @@ class _Engine:
             neurons = self.move(neurons, delta)
             self.watch(neurons)
             neurons = merged(p, neurons, 0.02 * self.resolution * self.objective)
-            neurons = self.correct_and_price(neurons, 6 if p.n_outputs == 1 else 2)
+            neurons = self.correct_and_price(neurons, 6 if p.n_coefficients == 1 else 2)
             if self.gap <= self.tol and (not audit or self.confirm(efforts, warm)):
                 return k, True
             delta = max(delta * (0.7 if self.objective < before * (1.0 - 0.02 * self.resolution) else 0.4), 1e-4)
@@ -303,9 +304,11 @@ class _Engine:
         if not len(neurons):
             return neurons
         m, r = neurons.U.shape
-        if p.n_outputs > 1:
+        if p.n_coefficients > 1:
             pairs = PairGradient(p, self.loss, neurons)
-            pairs.nesterov(300, 0.01 * self.resolution, self.deadline)
+            if p.pools:
+                pairs.bfgs(300, 0.01 * self.resolution, self.deadline)
+            pairs.nesterov(300, 0.01 * self.resolution, self.deadline)  # kinks end a quasi-Newton method early
             return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
@@ -335,7 +338,7 @@ class _Engine:
             given = Neurons(U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept)
             return self.correct_and_price(given, 2)
         scale = output_scale(p)
-        if p.n_outputs > 1:
+        if p.n_coefficients > 1 or p.pools:
             return pair_start(p, self.loss, b, self.rng, scale=scale, deadline=self.deadline)
         start = fast_start(p, self.loss, b, self.rng, tol=1e-3, deadline=self.deadline, watch=self.watch)
         return merged(p, start, 0.02 * self.resolution * self.objective)
@@ -386,7 +389,7 @@ def run(problem: Problem, options: Options) -> Solution:
     proof: tuple[FloatArray, Proof] | None = None
     method = "local search, audited" if audited else "local search"
     patterns = few_patterns(problem.M, PROOF_PATTERNS)
-    if patterns is not None and problem.n_outputs == 1:
+    if patterns is not None and problem.n_coefficients == 1:
         bound = proven = certify_patterns(problem, patterns, engine.V)
         method, proof = f"all {len(patterns)} activation patterns", (engine.V, PatternProof())
     elif patterns is not None and time.perf_counter() < deadline:

@@ -83,6 +83,9 @@ class SmoothedNewton:
         """``sum_i weights_ik x_i x_i^T`` for every neuron k, ``(m, r, r)``."""
         m = weights.shape[1]
         i, j = self._upper
+        if self.problem.A is not None and np.count_nonzero(weights) < 0.1 * weights.size:
+            kinks = (np.flatnonzero(w) for w in weights.T)
+            return np.stack([(self.X[k].T * w[k]) @ self.X[k] for k, w in zip(kinks, weights.T, strict=True)])
         if self._outer is not None:
             half = weights.T @ self._outer
         else:
@@ -95,6 +98,15 @@ class SmoothedNewton:
         full[:, i, j] = half
         full[:, j, i] = half
         return full
+
+    def _gauss_newton(self, D: Array, c: FloatArray, weights: Array) -> Array:
+        """The blocks :math:`M^T D_k A^T diag(c) A D_k M` of the neurons; without pooling, ``weights`` are D^2 c."""
+        A = self.problem.A
+        if A is None:
+            return self._blocks(weights)
+        A, root = A.astype(self.dtype), np.sqrt(c).astype(self.dtype)[:, None]
+        J = (root * (A @ (D[:, k, None] * self.X)) for k in range(D.shape[1]))  # fewer rows than X has
+        return np.stack([j.T @ j for j in J])
 
     # ---- one step --------------------------------------------------------------------------------
 
@@ -114,10 +126,8 @@ class SmoothedNewton:
         """Preconditioned conjugate gradients on the Hessian model."""
         problem, D, X = self.problem, point.D, self.X
         c = self.loss.curvature(point.F, problem.Y, problem.w)[:, 0]
-        # A^T diag(c) A is below the diagonal matrix of its row sums, since A has no negative entries.
-        row_c = c if problem.A is None else problem.spread(c * problem.pool(np.ones(self.N)))
         E, K = np.empty_like(D), np.empty_like(D)
-        row_c = np.asarray(row_c, dtype=self.dtype)
+        row_c = np.asarray(c if problem.A is None else np.zeros(self.N), dtype=self.dtype)
         _kernels.over_pieces(
             lambda i, j: _kernels.curvatures(D, lifted, row_c, delta, E, K, i, j), self.N, self._pieces(D.shape[1])
         )
@@ -127,7 +137,7 @@ class SmoothedNewton:
         pull = (self.dtype(self.beta) / norms)[:, None, None]
         eye: Array = np.eye(self.r, dtype=self.dtype)
         own += pull * (self.dtype(1.1) * eye - unit[:, :, None] * unit[:, None, :])
-        M = np.linalg.inv(self._blocks(E) + own)
+        M = np.linalg.inv(self._gauss_newton(D, c, E) + own)
         total_c = float(c.sum())
         free = problem.fit_intercept and total_c > 0
         q: Array = np.empty(self.N, dtype=self.dtype)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from scipy.optimize import OptimizeResult, minimize
 
 from bidual._typing import Array, FloatArray
 from bidual.losses import Loss
@@ -119,6 +120,37 @@ class PairGradient:
         self.state = x
         return value
 
+    def bfgs(self, iterations: int, tol: float = 0.0, deadline: float = np.inf) -> float:
+        """Quasi-Newton steps, until ten of them gain less than ``tol`` relative.
+
+        The way where samples pool many rows: all neurons then share a large mean output, and the step of a gradient
+        method, which that mode limits, is tiny.
+        """
+        shapes = [v.shape for v in self.state]
+        ends = np.cumsum([v.size for v in self.state])[:-1]
+        values: list[float] = []
+
+        def unpack(x: FloatArray) -> tuple[Array, Array, FloatArray]:
+            U, A, b = (v.reshape(s) for v, s in zip(np.split(x, ends), shapes, strict=True))
+            return U.astype(np.float32), A.astype(np.float32), b
+
+        def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
+            value, gradient, _ = self._gradient(*unpack(x))
+            return value, np.concatenate([np.ravel(g) for g in gradient]).astype(np.float64)
+
+        def stop(intermediate_result: OptimizeResult) -> None:
+            values.append(float(intermediate_result.fun))
+            slow = len(values) > 10 and values[-1] > values[-11] * (1.0 - tol)
+            if slow or time.perf_counter() > deadline:
+                raise StopIteration
+
+        start = np.concatenate([np.ravel(v) for v in self.state]).astype(np.float64)
+        found = minimize(
+            evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options={"maxiter": iterations, "maxcor": 20}
+        )
+        self.state = unpack(found.x)
+        return float(found.fun)
+
     def result(self, smallest: float = 1e-5) -> Neurons:
         """Neurons with unit output weights, without those that have all but vanished."""
         U, A, b = (np.asarray(v, dtype=np.float64) for v in self.state)
@@ -142,11 +174,14 @@ def pair_start(
     deadline: float = np.inf,
 ) -> Neurons:
     """A good network with several outputs from scratch (reduced coordinates); ``scale`` is the size of the outputs."""
-    r, C = problem.reduced.shape[1], problem.n_outputs
+    r, C = problem.reduced.shape[1], problem.n_coefficients
     unit = float(np.sqrt((problem.reduced**2).mean()))
-    size = 0.3 / np.sqrt(width) * scale
+    size = 0.3 / np.sqrt(width) * scale / problem.gain
     U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
     solver = PairGradient(problem, loss, Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept))
+    if problem.pools:
+        solver.bfgs(iterations, tol, deadline)
+        return solver.result()
     solver.adam(adam_steps, 0.03 * np.sqrt(scale), deadline)
     solver.nesterov(iterations, tol, deadline)
     return solver.result()

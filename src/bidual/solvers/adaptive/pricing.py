@@ -269,7 +269,7 @@ class Pricer:
         an ascent (as they are, they are worth nothing).
         """
         neurons = unit_rows(neurons)
-        if self.problem.n_outputs > 1:
+        if self.problem.n_coefficients > 1:
             return self._quick_vector(V, neurons, effort, deadline)
         groups = [self._best(V, self.gaussians(8 * effort), 12, effort)]
         if len(neurons):

@@ -8,7 +8,7 @@ methods "exact" and "sampled" are those of ordinary neurons with this program. W
 from bidual.certificates import NormalisedBounds
 from bidual.problem import NormalisedProblem
 from bidual.solvers.adaptive import solve_adaptive
-from bidual.solvers.constant import search
+from bidual.solvers.bounding import search
 from bidual.solvers.finite import cone_bounds, finite_program
 from bidual.solvers.normalised.generation import solve_normalised
 from bidual.solvers.normalised.pricing import search_normalised

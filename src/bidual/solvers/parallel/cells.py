@@ -11,6 +11,7 @@ from bidual.arrangements.layered import LayeredPatterns, enumerate_layered, laye
 from bidual.closed_form import ClosedForm, ConditionError
 from bidual.problem import ParallelProblem, SubNetworks
 from bidual.solvers.base import Options
+from bidual.solvers.finite import DEFAULT_PATTERNS
 
 
 def all_cells(problem: ParallelProblem) -> LayeredPatterns:
@@ -29,8 +30,9 @@ def few_cells(problem: ParallelProblem, limit: int) -> LayeredPatterns | None:
         return None
 
 
-def some_cells(problem: ParallelProblem, count: int, options: Options) -> LayeredPatterns:
+def some_cells(problem: ParallelProblem, options: Options) -> LayeredPatterns:
     """Cells of random branches (003 Remark 3.2 for both layers), and those of a network to start from."""
+    count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
     rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
     branches = random_branches(problem, count, rng)
     if isinstance(options.start, SubNetworks):

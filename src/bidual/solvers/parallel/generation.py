@@ -14,7 +14,7 @@ from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.certificates.layered import LayeredBounds
 from bidual.losses import Loss
 from bidual.problem import ParallelProblem, SubNetworks
-from bidual.solvers.adaptive.corrective import corrected
+from bidual.solvers.adaptive.corrective import Columns, corrected
 from bidual.solvers.adaptive.smoothing import SmoothedLoss
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.finite import STATUS, dual_point, solve_finite, solve_program
@@ -84,6 +84,14 @@ def _mapped(branches: SubNetworks, basis: FloatArray) -> SubNetworks:
     return replace(branches, U=leaves.reshape(len(branches), T * basis.shape[1]))
 
 
+class BranchColumns(Columns):
+    """What given branches contribute to the outputs, in terms of their magnitudes."""
+
+    def __init__(self, problem: ParallelProblem, neurons: SubNetworks) -> None:
+        self.H = problem.hidden_of(neurons)
+        self.alpha = neurons.alpha
+
+
 class Generation:
     """State of column generation: the branches at hand, the best network and the best bound.
 
@@ -100,7 +108,7 @@ class Generation:
         self.centre: FloatArray | None = None  # the dual point of the bound
         self.history: list[HistoryEntry] = []
         self.epsilon = 1e-2
-        self.branches = problem.no_neurons(np.zeros(problem.n_outputs))
+        self.branches = problem.no_neurons(problem.M.shape[1], np.zeros(problem.n_outputs))
         self.objective = problem.objective(self.branches)
         self.pool, self.age = self.branches, np.zeros(0, dtype=np.int64)
         some = random_branches(problem, BEGIN, rng)
@@ -214,7 +222,7 @@ class Generation:
             V = dual_point(problem, result.V)
         else:
             loss = self.loss
-            step = corrected(problem, loss, self.pool, np.zeros(len(self.pool)), hidden=problem.hidden_of(self.pool))
+            step = corrected(problem, loss, self.pool, np.zeros(len(self.pool)))
             found = step.neurons(self.pool)
             assert isinstance(found, SubNetworks)
             self.offer(found)

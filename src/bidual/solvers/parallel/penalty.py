@@ -14,7 +14,7 @@ without the signs :math:`\mathcal I` that eq. 21 has.)
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -64,7 +64,9 @@ class PenaltyForm:
         if not isinstance(problem, ParallelProblem):
             raise TypeError("the penalty form is for parallel networks: use architecture='parallel'")
         began = time.perf_counter()
-        cells: LayeredPatterns = some_patterns(problem, options.n_patterns or self.n_patterns, options)  # type: ignore[assignment]
+        cells: LayeredPatterns = some_patterns(
+            problem, replace(options, n_patterns=options.n_patterns or self.n_patterns)
+        )  # type: ignore[assignment]
         with InterruptFlag() as interrupt:
             branches, status, epochs = self._train(problem, cells, options, began, interrupt)
         found = reduce_neurons(problem, branches, 1e-4)

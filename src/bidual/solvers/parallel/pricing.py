@@ -172,7 +172,7 @@ def search_parallel(problem: ParallelProblem, V: FloatArray, random_state: int |
     """The largest value of the dual constraint at ``V`` that local search finds."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
     reduced = replace(problem, M=problem.reduced)
-    nothing = reduced.no_neurons(np.zeros(problem.n_outputs))
+    nothing = reduced.no_neurons(reduced.M.shape[1], np.zeros(problem.n_outputs))
     if not reduced.M.size:
         return 0.0
     return float(Search(reduced, rng).run(V, nothing, *ROUND)[1].max(initial=0.0))

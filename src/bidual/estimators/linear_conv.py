@@ -1,0 +1,180 @@
+"""Linear convolutional networks for regression."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bidual._typing import Array, FloatArray
+from bidual.closed_form.certify import certificate_of
+from bidual.closed_form.linear_conv import Filters, FourierFilters, fit_filters
+from bidual.estimators.base import check_number
+from bidual.estimators.certified import Certified
+from bidual.networks import ConvolutionalNetwork, normalise_weights
+from bidual.patches import Sizes, Window, check_sizes
+
+
+class LinearConvRegressor(RegressorMixin, Certified):
+    r"""A linear convolutional network, trained to the global optimum of its weight-decay objective (003 sec. 4.2, 4.3).
+
+    .. math:: \min_{u, \alpha, b} \; \sum_i \frac{w_i}2 \Big\| \sum_{j,k} (x_{ik}^T u_j) \alpha_{jk} + b - y_i \Big\|^2
+              + \frac\beta2 \sum_j \big( \|u_j\|^2 + \|\alpha_j\|^2 \big)
+
+    over filters :math:`u_j` on the patches :math:`x_{ik}`, their number, and output weights for every position.
+
+    Parameters
+    ----------
+    kernel_size : int, sequence of int or None, default=3
+        Size of the filters, as in :class:`~bidual.Convolutional`. None: explicit patches ``(n, K, h)``; with
+        ``circular``, filters as long as the inputs.
+    circular : bool, default=False
+        Whether patches wrap around. With filters of full length the problem is then an l1 norm in the Fourier basis
+        (003 eq. 14, with the factor :math:`d^{-1/2}` that it lacks); shorter ones are exact too, by the nuclear norm
+        (003 eq. 12) of their patches.
+    beta : float, default=1e-3
+        Weight decay of the mean loss, positive.
+    fit_intercept : bool, default=True
+        Free output bias.
+    stride, padding : int or sequence of int
+        As in :class:`~bidual.Convolutional`; circular patches have stride one and no padding.
+    tol : float, default=1e-6
+        Relative gap to reach.
+    max_iter : int, default=20000
+        Proximal steps.
+
+    Attributes
+    ----------
+    network_ : ConvolutionalNetwork
+        The filters, orthogonal to each other if they are not circular, and their output weights.
+    coef_ : ndarray, of the shape of a sample, or (C, that shape)
+        The linear function itself.
+    intercept_ : float or ndarray, shape (C,)
+    certificate_ : Certificate
+    objective_, lower_bound_, gap_ : float
+    n_neurons_, n_iter_ : int
+
+    Notes
+    -----
+    X has shape ``(n, length, channels)``, ``(n, length)`` or ``(n, height, width, channels)``, for two sizes also
+    ``(n, height, width)``. A step costs two products with X and one singular value decomposition of h x K numbers, or
+    an FFT of length d; patches of X are never copied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bidual import LinearConvRegressor
+    >>> X = np.random.default_rng(0).standard_normal((40, 8))
+    >>> y = X[:, 1:] @ np.ones(7) - X[:, :-1] @ np.ones(7)  # one filter: differences
+    >>> est = LinearConvRegressor(kernel_size=2, beta=0.1, fit_intercept=False).fit(X, y)
+    >>> est.n_neurons_, bool(est.gap_ <= 1e-6)
+    (1, True)
+    """
+
+    network_: ConvolutionalNetwork
+    coef_: FloatArray
+    intercept_: float | FloatArray
+
+    def __init__(
+        self,
+        kernel_size: Sizes | None = 3,
+        circular: bool = False,
+        beta: float = 1e-3,
+        fit_intercept: bool = True,
+        *,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        tol: float = 1e-6,
+        max_iter: int = 20_000,
+    ) -> None:
+        self.kernel_size = kernel_size
+        self.circular = circular
+        self.beta = beta
+        self.fit_intercept = fit_intercept
+        self.stride = stride
+        self.padding = padding
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> LinearConvRegressor:
+        """Train on tensors ``X`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
+        began = time.perf_counter()
+        X, y = validate_data(self, X, y, dtype=np.float64, allow_nd=True, multi_output=True, y_numeric=True)
+        check_number("beta", self.beta, at_least=float(np.finfo(float).tiny))
+        check_number("tol", self.tol, at_least=0.0)
+        check_number("max_iter", self.max_iter, at_least=1, integer=True)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        w = normalise_weights(sample_weight, len(X))
+        Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        filters = self._filters(X.shape, Y.shape[1])
+        beta, used = float(self.beta), w > 0
+        if not np.isfinite((X**2).sum()):
+            raise ValueError("X has entries too large to square in floating point: rescale it")
+        found = fit_filters(
+            filters,
+            X[used].reshape(int(used.sum()), -1),
+            Y[used],
+            w[used],
+            beta=beta,
+            fit_intercept=bool(self.fit_intercept),
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+        )
+        self.network_ = filters.network(found.Z, found.intercept)
+        self.n_iter_ = found.n_iter
+        self._single = np.ndim(y) == 1
+        coef = filters.coef(found.Z).T.reshape(-1, *X.shape[1:])
+        self.coef_, self.intercept_ = (
+            (coef[0], float(found.intercept[0])) if self._single else (coef, np.asarray(found.intercept))
+        )
+        objective = self.network_.objective(X, Y, beta=beta, sample_weight=w)
+        self.certificate_ = certificate_of(
+            objective,
+            found.lower_bound,
+            beta=beta,
+            loss="squared",
+            method=f"multipliers of the {'Fourier' if isinstance(filters, FourierFilters) else 'nuclear norm'} program",
+            began=began,
+            oracle=(found.oracle, found.oracle),
+        )
+        if self.gap_ > self.tol:
+            warnings.warn(
+                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g}: objective {self.objective_:.6g}, lower "
+                f"bound {self.lower_bound_:.6g}; raise max_iter, or centre and scale X",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _filters(self, shape: tuple[int, ...], n_outputs: int) -> Filters:
+        """What filters there may be."""
+        size = None if self.kernel_size is None else check_sizes("kernel_size", self.kernel_size, 1)
+        stride, padding = check_sizes("stride", self.stride, 1), check_sizes("padding", self.padding, 0)
+        if not self.circular:
+            return Filters(Window.of(size, stride, padding, len(shape)), shape, n_outputs)
+        if np.any(np.not_equal(stride, 1)) or np.any(padding):
+            raise ValueError("circular patches have stride=1 and padding=0")
+        axes = 2 if len(shape) == 4 or (size is not None and np.ndim(size) and np.size(size) == 2) else 1
+        space = shape[1 : 1 + axes]
+        window = Window.of(space if size is None else size, 1, 0, len(shape), circular=True)
+        window.grid(shape)  # raises if it is too large
+        return (FourierFilters if window.kernel == space else Filters)(window, shape, n_outputs)
+
+    def predict(self, X: Array) -> FloatArray:
+        """Predicted targets, in the shape of the ``y`` of fit."""
+        check_is_fitted(self, "network_")
+        X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True)
+        F = self.network_.forward(self.network_.check_inputs(X))
+        return F[:, 0] if self._single else F
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

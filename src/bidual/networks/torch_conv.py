@@ -1,0 +1,173 @@
+"""Convolutional networks to and from torch. Imported only when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from bidual._typing import Array
+from bidual.networks.gated import GatedNetwork
+from bidual.networks.torch_bridge import _linear, batch_norm_layer
+from bidual.networks.two_layer import TwoLayerNetwork
+
+if TYPE_CHECKING:
+    from bidual.networks.convolutional import ConvolutionalNetwork
+
+_CONVOLUTIONS: dict[int, Any] = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}
+_NORMALISATIONS: dict[int, Any] = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm2d}
+_AVERAGES: dict[int, Any] = {1: torch.nn.AdaptiveAvgPool1d, 2: torch.nn.AdaptiveAvgPool2d}
+_WRAPS: dict[int, Any] = {1: torch.nn.CircularPad1d, 2: torch.nn.CircularPad2d}
+
+
+class SumPool(torch.nn.Module):
+    """The sum over all positions: ``(n, m, *space)`` to ``(n, m)``."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sums."""
+        return x.flatten(2).sum(dim=2)
+
+
+class PatchSum(torch.nn.Module):
+    """The sum or mean over explicit patches: ``(n, K, m)`` to ``(n, m)``."""
+
+    def __init__(self, average: bool) -> None:
+        super().__init__()
+        self.average = average
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sums or means."""
+        return x.mean(dim=1) if self.average else x.sum(dim=1)
+
+
+class Last(torch.nn.Module):
+    """Channels of ``(n, C, *space)`` moved to the end."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The same numbers, channels last."""
+        return x.movedim(1, -1)
+
+
+class SwappedNorm(torch.nn.Module):
+    """Batch normalisation of the last axis of ``(n, K, m)``."""
+
+    def __init__(self, norm: torch.nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The normalised values."""
+        return self.norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
+    """``Sequential(Conv, [BatchNorm], ReLU, pooling, Linear)`` with the weights of ``network``, channels first."""
+    dtype = torch.float64 if dtype is None else dtype
+    layer, window = network.layer, network.window
+    if isinstance(layer, GatedNetwork):
+        raise ValueError(
+            "a gated convolutional network has no torch module of standard layers: use its layer's to_torch"
+        )
+    axes = None if window.kernel is None else len(window.kernel)
+    modules: list[torch.nn.Module] = []
+    if axes is not None and window.circular:
+        modules.append(_WRAPS[axes](tuple(e for k in reversed(window.kernel or ()) for e in (0, k - 1))))
+    if axes is None:
+        modules.append(_linear(network.filters, network.hidden_bias, dtype))
+    else:
+        modules.append(_convolution(network.filters, network.hidden_bias, window.stride, window.padding, dtype))
+    if layer.kind == "batch_norm":
+        norm = batch_norm_layer(layer, _NORMALISATIONS[axes or 1], dtype)  # type: ignore[arg-type]
+        modules.append(SwappedNorm(norm) if axes is None else norm)
+    if getattr(layer, "activation", "relu") == "relu":
+        modules.append(torch.nn.ReLU())
+    modules += _head(network, axes, dtype)
+    return torch.nn.Sequential(*modules).eval()
+
+
+def _head(network: ConvolutionalNetwork, axes: int | None, dtype: torch.dtype) -> list[torch.nn.Module]:
+    """From the activations to the outputs."""
+    alpha, pooling = network.output_weights, network.pooling
+    if pooling == "flatten":  # torch flattens (m, K), explicit patches (K, m)
+        order = (1, 0, 2) if axes is None else (0, 1, 2)
+        return [
+            torch.nn.Flatten(),
+            _linear(alpha.transpose(order).reshape(-1, alpha.shape[2]).T, network.intercept, dtype),
+        ]
+    if pooling is None and axes is not None:
+        ones = alpha.T.reshape(alpha.shape[1], *(1,) * axes, alpha.shape[0])
+        zeros = (0,) * axes
+        return [_convolution(ones, network.intercept, (1,) * axes, zeros, dtype), Last()]
+    last = _linear(alpha.T, network.intercept, dtype)
+    if pooling is None:
+        return [last]
+    if axes is None:
+        return [PatchSum(pooling == "average"), last]
+    if pooling == "sum":
+        return [SumPool(), last]
+    return [_AVERAGES[axes](1), torch.nn.Flatten(), last]
+
+
+def _convolution(
+    filters: Array, bias: Array | None, stride: tuple[int, ...], padding: tuple[int, ...], dtype: torch.dtype
+) -> torch.nn.Module:
+    """A convolution with filters ``(m, *kernel, channels)``."""
+    m, *kernel, channels = filters.shape
+    with torch.random.fork_rng(devices=[]):  # the initial weights are overwritten
+        module = _CONVOLUTIONS[len(kernel)](
+            channels, m, tuple(kernel), stride=stride, padding=padding, bias=bias is not None, dtype=dtype
+        )
+    with torch.no_grad():
+        module.weight.copy_(torch.as_tensor(np.ascontiguousarray(np.moveaxis(filters, -1, 1))))
+        if bias is not None and module.bias is not None:
+            module.bias.copy_(torch.as_tensor(np.ascontiguousarray(bias)))
+    return module
+
+
+def is_convolutional(module: Any) -> bool:
+    """Whether a ``Sequential`` starts with a convolution."""
+    layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
+    return bool(layers) and isinstance(layers[0], tuple(_CONVOLUTIONS.values()))
+
+
+def convolutional_arguments(module: Any) -> dict[str, Any]:
+    """The arguments of :class:`ConvolutionalNetwork` from ``Sequential(Conv, ReLU, pooling, [Flatten], Linear)``."""
+    layers = [m for m in module.children() if not isinstance(m, torch.nn.Identity | torch.nn.Dropout)]
+    names = ", ".join(type(m).__name__ for m in layers)
+    wrong = ValueError(
+        "expected torch.nn.Sequential(Conv1d or Conv2d, ReLU, pooling over all positions, Flatten, Linear); got "
+        f"Sequential({names})"
+    )
+    if len(layers) < 4 or not isinstance(layers[1], torch.nn.ReLU) or not isinstance(layers[-1], torch.nn.Linear):
+        raise wrong
+    first, last = layers[0], layers[-1]
+    pool = [m for m in layers[2:-1] if not isinstance(m, torch.nn.Flatten)]
+    if len(pool) != 1:
+        raise wrong
+    axes = len(first.kernel_size)
+    if isinstance(pool[0], SumPool):
+        pooling = "sum"
+    elif isinstance(pool[0], _AVERAGES[axes]) and set(np.atleast_1d(pool[0].output_size)) == {1}:
+        pooling = "average"
+    else:
+        raise wrong
+    plain = first.groups == 1 and set(first.dilation) == {1} and first.padding_mode == "zeros"
+    if not plain or isinstance(first.padding, str):
+        raise ValueError(
+            "only convolutions without groups, dilation and with zeros as numeric padding can be converted"
+        )
+
+    def numbers(tensor: torch.Tensor) -> Array:
+        return tensor.detach().to("cpu", torch.float64).numpy()
+
+    hidden = np.moveaxis(numbers(first.weight), 1, -1).reshape(first.out_channels, -1)
+    bias, intercept = (None if t is None else numbers(t) for t in (first.bias, last.bias))
+    return {
+        "layer": TwoLayerNetwork(hidden, numbers(last.weight).T, hidden_bias=bias),
+        "kernel_size": first.kernel_size,
+        "stride": first.stride,
+        "padding": first.padding,
+        "pooling": pooling,
+        "intercept": intercept,
+    }
