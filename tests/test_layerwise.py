@@ -93,6 +93,17 @@ def test_stages_may_be_three_layer_networks(tmp_path):
     assert isinstance(back, LayerwiseNetwork)
 
 
+@pytest.mark.parametrize("passthrough", [True, False])
+def test_torch_computes_the_same(passthrough):
+    torch = pytest.importorskip("torch")
+    X, y = rings(40)
+    branches = ReLUClassifier(0.02, architecture=Parallel(2), method="sampled", n_patterns=6, random_state=0)
+    for stage in (STAGE, branches):
+        model = LayerwiseClassifier(stage, n_stages=3, early_stopping=False, passthrough=passthrough).fit(X, y)
+        outputs = model.network_.to_torch()(torch.as_tensor(X)).detach().numpy()
+        assert outputs == pytest.approx(model.network_.forward(X))
+
+
 def test_several_classes_and_probabilities():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 2))

@@ -81,10 +81,9 @@ class LayerwiseNetwork(Network):
         return cls([Network.from_dict(stage) for stage in data["stages"]], data["passthrough"])
 
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
-        raise NotImplementedError(
-            "stages are converted one by one: [stage.to_torch() for stage in network.stages], with "
-            "network.features(X) for what each of them sees"
-        )
+        from bidual.networks.layerwise_torch import LayerwiseModule
+
+        return LayerwiseModule(self, dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.stages))})"

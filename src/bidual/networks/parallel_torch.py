@@ -73,15 +73,25 @@ class ParallelModule(torch.nn.Module):
             module.intercept.copy_(torch.as_tensor(network.intercept))
         return module
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Outputs ``(n, C)``."""
-        first, *rest = self.layers
+    @property
+    def output_weights(self) -> torch.Tensor:
+        """The last layers of all branches below each other, ``(K m_{L-1}, C)``."""
+        last = self.layers[-1]
+        return last.reshape(-1, last.shape[2])
+
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        """Activations of the last hidden layers of all branches side by side, ``(n, K m_{L-1})``."""
+        first, *rest, _ = self.layers
         A = torch.einsum("nd,kdm->nkm", x, first)
         if self.hidden_bias is not None:
             A = A + self.hidden_bias
         for W in rest:
             A = torch.einsum("nkm,kml->nkl", torch.relu(A), W)
-        F = A.sum(dim=1)
+        return torch.relu(A).reshape(len(x), len(self.output_weights))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Outputs ``(n, C)``."""
+        F = self.hidden(x) @ self.output_weights
         return F if self.intercept is None else F + self.intercept
 
     def path_norm(self) -> torch.Tensor:
