@@ -6,9 +6,11 @@ from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
+    ConvexRF,
     DeepReLUClassifier,
     LinearConvRegressor,
     LinearNetRegressor,
+    NTKRegressor,
     ReLUClassifier,
     ReLUClassifierCV,
     ReLURegressor,
@@ -25,6 +27,7 @@ from bidual.networks import (
     TwoLayerNetwork,
 )
 from bidual.paths import SolutionPath, beta_max, solution_path
+from bidual.tangent import ntk
 
 __version__ = "0.1.0"
 
@@ -32,6 +35,7 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "ConvexRF",
     "Convolutional",
     "ConvolutionalNetwork",
     "DeepNetwork",
@@ -41,6 +45,7 @@ __all__ = [
     "LinearConvRegressor",
     "LinearNetRegressor",
     "Model",
+    "NTKRegressor",
     "Network",
     "NeuralCollapse",
     "Patterns",
@@ -60,6 +65,7 @@ __all__ = [
     "is_spike_free",
     "load",
     "neural_collapse",
+    "ntk",
     "polish",
     "sample_patterns",
     "solution_path",
