@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bidual._typing import Array
 from bidual.estimators.base import check_number
-from bidual.geometry import project_on_hull
 from bidual.filter_bank import FilterBank, PatchGrid, draw_patches, normalise, zca
+from bidual.geometry import extreme_points
 
 #: Patches from which the whitening is estimated, if there are not more filters.
 _WHITENING_PATCHES = 10_000
@@ -285,11 +285,11 @@ def _guessed_shape(n_features: int) -> tuple[int, int, int]:
 
 def _extreme_points(patches: Array) -> Array:
     """Filters (10) of the patches that are outside the convex hull of the others."""
-    found = project_on_hull(patches, patches, np.arange(len(patches)))
-    outside = found.distances > _INSIDE * np.linalg.norm(patches, axis=1).max()
+    found = extreme_points(patches)
+    outside = found.heights > _INSIDE * np.linalg.norm(patches, axis=1).max()
     if not outside.any():
         raise ValueError("every patch lies in the convex hull of the others: use larger patches, or fewer filters")
-    return found.residuals[outside] / found.distances[outside, None]
+    return found.U[outside]
 
 
 def _scaled(patches: Array) -> Array:
