@@ -15,6 +15,8 @@ ESTIMATORS = [
     ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", random_state=0),
     ReLURegressor(architecture="batch_norm", method="sampled", n_patterns=8, random_state=0),
     ReLUClassifier(architecture="batch_norm", method="sampled", n_patterns=8, loss="squared", random_state=0),
+    ReLURegressor(architecture="parallel", method="sampled", n_patterns=6, random_state=0),
+    ReLUClassifier(architecture="parallel", beta=0.05, tol=0.2, max_iter=3, loss="squared_hinge", random_state=0),
     ReLURegressor(beta=0.05, architecture=Convolutional(1, pooling="flatten"), tol=0.1, random_state=0),
 ]
 

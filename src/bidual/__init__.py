@@ -1,6 +1,6 @@
 """ReLU networks trained to proven global optimality."""
 
-from bidual.architectures import BatchNorm, Convolutional, TwoLayer
+from bidual.architectures import BatchNorm, Convolutional, Parallel, TwoLayer
 from bidual.arrangements import Patterns, cluster_directions, count_patterns, enumerate_patterns, sample_patterns
 from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
@@ -8,6 +8,8 @@ from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
     ConvexRF,
     DeepReLUClassifier,
+    LayerwiseClassifier,
+    LayerwiseRegressor,
     LinearConvRegressor,
     LinearNetRegressor,
     NTKRegressor,
@@ -17,13 +19,16 @@ from bidual.estimators import (
     ReLURegressorCV,
 )
 from bidual.geometry import SpikeFree, is_spike_free
+from bidual.low_rank import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.models import Model, load
 from bidual.networks import (
     BatchNormNetwork,
     ConvolutionalNetwork,
     DeepNetwork,
     GatedNetwork,
+    LayerwiseNetwork,
     Network,
+    ParallelNetwork,
     TwoLayerNetwork,
 )
 from bidual.paths import SolutionPath, beta_max, solution_path
@@ -42,12 +47,18 @@ __all__ = [
     "DeepReLUClassifier",
     "GatedNetwork",
     "Improved",
+    "LayerwiseClassifier",
+    "LayerwiseNetwork",
+    "LayerwiseRegressor",
     "LinearConvRegressor",
     "LinearNetRegressor",
+    "LowRankGuarantee",
     "Model",
     "NTKRegressor",
     "Network",
     "NeuralCollapse",
+    "Parallel",
+    "ParallelNetwork",
     "Patterns",
     "ReLUClassifier",
     "ReLUClassifierCV",
@@ -64,6 +75,8 @@ __all__ = [
     "enumerate_patterns",
     "is_spike_free",
     "load",
+    "low_rank",
+    "low_rank_guarantee",
     "neural_collapse",
     "ntk",
     "polish",

@@ -10,8 +10,9 @@ objective :math:`L(F) + \tfrac\beta2 \sum_j (\|u_j\|^2 + \|\alpha_j\|^2)` at bal
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,7 @@ import scipy.sparse as sp
 from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements.patterns import row_space
 from bidual.losses import Loss
+from bidual.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Neurons:
         u, a = np.linalg.norm(self.U, axis=1), np.linalg.norm(self.alpha, axis=1)
         alive = (u > 0) & (a > 0)
         ratio = np.sqrt(a[alive] / u[alive])[:, None]
-        return Neurons(self.U[alive] * ratio, self.alpha[alive] / ratio, self.intercept)
+        kept = self.take(alive)
+        return replace(kept, U=kept.U * ratio, alpha=kept.alpha / ratio)
 
     def take(self, index: IntArray | BoolArray) -> Neurons:
         """Only the neurons in ``index``."""
@@ -58,7 +61,32 @@ class Neurons:
 
     def in_units(self, inputs: float, outputs: float, shift: FloatArray) -> Neurons:
         """The same neurons for features times ``inputs`` and outputs times ``outputs`` plus ``shift``."""
-        return Neurons(self.U / inputs, self.alpha * outputs, self.intercept * outputs + shift)
+        return replace(self, U=self.U / inputs, alpha=self.alpha * outputs, intercept=self.intercept * outputs + shift)
+
+
+@dataclass(frozen=True)
+class SubNetworks(Neurons):
+    r"""Branches of a parallel network: ``U`` holds the weights of the leaves, ``(K, T p)``, beside the ``signs``.
+
+    A branch costs :math:`\|W\|_F \|\alpha\|`, its path regulariser (002 Lemma 1).
+
+    Attributes
+    ----------
+    signs : ndarray, shape (K, edges)
+        See :class:`bidual.tree.Tree`.
+    """
+
+    signs: FloatArray
+
+    def take(self, index: IntArray | BoolArray) -> SubNetworks:
+        """Only the branches in ``index``."""
+        return replace(self, U=self.U[index], alpha=self.alpha[index], signs=self.signs[index])
+
+    def joined(self, other: SubNetworks) -> SubNetworks:
+        """Together with the branches of ``other``."""
+        pairs = ((self.U, other.U), (self.alpha, other.alpha), (self.signs, other.signs))
+        U, alpha, signs = (np.concatenate(pair) for pair in pairs)
+        return replace(self, U=U, alpha=alpha, signs=signs)
 
 
 @dataclass(frozen=True)
@@ -124,6 +152,9 @@ class Problem:
     beta: float
     fit_intercept: bool
 
+    #: Whether neurons compute ``A (M u)_+``, which the oracles know, and not something of their own.
+    plain: ClassVar[bool] = True
+
     @property
     def n_outputs(self) -> int:
         return int(self.Y.shape[1])
@@ -175,9 +206,13 @@ class Problem:
         """``A (M U^T)_+``: what neurons with weights ``U (m, p)`` compute, ``(n, m)``."""
         return self.pool(np.maximum(self.M @ U.T, 0.0))
 
+    def hidden_of(self, neurons: Neurons) -> FloatArray:
+        """What these neurons compute, ``(n, m)``."""
+        return self.hidden(neurons.U)
+
     def outputs(self, neurons: Neurons) -> FloatArray:
         """``F`` of the neurons, ``(n, C)``."""
-        return self.hidden(neurons.U) @ neurons.alpha + neurons.intercept
+        return self.hidden_of(neurons) @ neurons.alpha + neurons.intercept
 
     def combine(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
         """Outputs ``(n, C)`` of neurons with ``activations (N, m)``, without the intercept."""
@@ -186,6 +221,10 @@ class Problem:
     def contributions(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
         """What each neuron adds to the outputs, ``(n, C, m)``."""
         return self.pool(activations)[:, None, :] * alpha.T
+
+    def contributions_of(self, neurons: Neurons) -> FloatArray:
+        """What each of these neurons adds to the outputs, ``(n, C, m)``."""
+        return self.hidden_of(neurons)[:, None, :] * neurons.alpha.T
 
     def no_neurons(self, p: int, intercept: FloatArray) -> Neurons:
         """The network without neurons, on ``p`` features."""
@@ -263,6 +302,9 @@ class HeadProblem(Problem):
         heads = alpha.reshape(m, self.n_positions, self.n_outputs)
         return np.einsum("ikm,mkc->icm", H, heads, optimize=True)
 
+    def contributions_of(self, neurons: Neurons) -> FloatArray:
+        return self.contributions(np.maximum(self.M @ neurons.U.T, 0.0), neurons.alpha)
+
 
 @dataclass(frozen=True)
 class NormalisedProblem(Problem):
@@ -275,6 +317,8 @@ class NormalisedProblem(Problem):
 
     the direction of q being the hidden weights, its length the scale :math:`\gamma`. One output only.
     """
+
+    plain: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.n_outputs > 1:
@@ -294,6 +338,37 @@ class NormalisedProblem(Problem):
             deviation > 0, deviation, 1.0
         )
         return self.M[:, -1:] * ((z - mean) * scale + U[:, -1])
+
+
+@dataclass(frozen=True)
+class ParallelProblem(Problem):
+    r"""The same for branches with the path regulariser (002 eq. 5).
+
+    A branch with leaves W (T x p) and signs s computes :math:`\phi(W)` of :mod:`bidual.tree` on M.
+
+    Attributes
+    ----------
+    tree : Tree
+        The shape of the branches.
+    """
+
+    tree: Tree = field(default=Tree((1,)))
+
+    plain: ClassVar[bool] = False
+
+    def leaves(self, U: FloatArray) -> FloatArray:
+        """Pre-activations of the leaves of weights ``U (K, T p)``, ``(n, K, T)``."""
+        T = self.tree.leaves
+        return (self.M @ U.reshape(-1, self.M.shape[1]).T).reshape(len(self.M), -1, T)
+
+    def hidden_of(self, neurons: Neurons) -> FloatArray:
+        assert isinstance(neurons, SubNetworks)
+        return self.tree.value(self.leaves(neurons.U), neurons.signs)
+
+    def no_neurons(self, p: int, intercept: FloatArray) -> SubNetworks:
+        T, p = self.tree.leaves, self.M.shape[1]
+        empty = np.zeros((0, T * p)), np.zeros((0, len(intercept)))
+        return SubNetworks(*empty, intercept, np.zeros((0, self.tree.edges)))
 
 
 def statistics(z: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:

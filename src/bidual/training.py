@@ -90,12 +90,14 @@ class TrainingSet:
         """
         X, Y, counts = distinct_rows(X, Y, sample_weight)
         architecture = get_architecture(architecture)
-        lift = architecture.lift(X, bias=bias, counts=counts)
+        w = counts / counts.sum()
+        settled = architecture.settled(X, Y, w, loss=loss, beta=float(beta), fit_intercept=bool(fit_intercept))
+        lift = settled.lift(X, bias=bias, counts=counts)
         problem = lift.problem_type(
             M=lift.M,
             A=lift.A,
             Y=Y,
-            w=counts / counts.sum(),
+            w=w,
             loss=loss if beta > 0 else loss.limit(),
             beta=float(beta) if beta > 0 else 1.0,
             fit_intercept=bool(fit_intercept),
@@ -106,6 +108,12 @@ class TrainingSet:
 
     def at(self, beta: float) -> TrainingSet:
         """The same data with another positive ``beta``."""
+        problem = self.problem
+        where: dict[str, Any] = {"loss": problem.loss, "beta": float(beta), "fit_intercept": problem.fit_intercept}
+        if self.architecture.settled(self.X, problem.Y, problem.w, **where) != self.architecture:
+            return TrainingSet.pose(
+                self.X, problem.Y, problem.w, architecture=self.architecture, bias=self.bias, **where
+            )
         return replace(self, problem=replace(self.problem, beta=float(beta)), beta=float(beta))
 
     def train(

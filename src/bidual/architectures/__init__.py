@@ -5,9 +5,10 @@ from __future__ import annotations
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm, truncate
 from bidual.architectures.convolutional import Convolutional
+from bidual.architectures.parallel import Parallel
 from bidual.architectures.two_layer import TwoLayer
 
-ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Convolutional)}
+ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Convolutional, Parallel)}
 
 __all__ = [
     "ARCHITECTURES",
@@ -15,6 +16,7 @@ __all__ = [
     "BatchNorm",
     "Convolutional",
     "Lift",
+    "Parallel",
     "TwoLayer",
     "get_architecture",
     "truncate",

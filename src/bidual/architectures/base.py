@@ -9,11 +9,13 @@ learned from the data lives in the lift.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import scipy.sparse as sp
 
 from bidual._typing import Array, FloatArray
+from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.problem import GatedNeurons, Neurons, Problem
 
@@ -30,7 +32,7 @@ class Lift(ABC):
     M: FloatArray
     A: sp.csr_array | None = None
     #: What the neurons compute on M.
-    problem_type: ClassVar[type[Problem]] = Problem
+    problem_type: Callable[..., Problem] = Problem
 
     @abstractmethod
     def recover(self, neurons: Neurons) -> Network:
@@ -69,6 +71,12 @@ class Architecture(ABC):
     def stack(self, shape: tuple[int, ...], y: Array) -> Array | None:
         """Targets, one row for each place with outputs, for X of this shape; None if every sample has one."""
         return None
+
+    def settled(
+        self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool
+    ) -> Architecture:
+        """The same architecture with every option that depends on the training problem decided."""
+        return self
 
     @abstractmethod
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:

@@ -161,7 +161,7 @@ class ConvolutionalLift(Lift):
         if self.pooling is not None or len(which) > len(self.M):
             self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
         if self.pooling == "flatten" and prod(self.grid) > 1:
-            self.problem_type = partial(HeadProblem, n_positions=prod(self.grid))  # type: ignore[misc, assignment]
+            self.problem_type = partial(HeadProblem, n_positions=prod(self.grid))
 
     def recover(self, neurons: Neurons) -> ConvolutionalNetwork:
         silent = replace(neurons, intercept=np.zeros(neurons.alpha.shape[1]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.certificates.dual import lower_bound
-from bidual.certificates.oracle import DualConstraint, Proof, proof_from_dict, proof_to_dict
+from bidual.certificates.oracle import Proof, proof_from_dict, proof_to_dict
 from bidual.losses import Loss, loss_from_dict
 from bidual.problem import Problem
 
@@ -54,7 +54,7 @@ class Evidence:
             )
         # never trust the file: a point moved into the domain is a dual point whatever it was
         V = problem.loss.dual_point(self.V, problem.Y, problem.w, centred=problem.fit_intercept)
-        bound = self.proof.evaluate(DualConstraint.at(problem, V))
+        bound = self.proof.bound(problem, V)
         return lower_bound(problem, V, bound, bound).value
 
     def to_dict(self) -> dict[str, Any]:

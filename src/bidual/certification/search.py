@@ -71,7 +71,8 @@ class Search:
             time_limit=None if limit == np.inf else share * limit,
             random_state=self.random_state,
             start=self.case.neurons,
-            audit=self.method == "local",
+            # what cannot be proven afterwards is at least looked at carefully
+            audit=self.method == "local" or not self.case.problem.plain,
         )
         self.better = solve_adaptive(self.case.problem, options)
         self.say(f"{self.better.method}{'' if self.better.rigorous else ', not proven'}", self.better.bound.value)
@@ -92,7 +93,7 @@ class Search:
     def prove(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
         p = self.case.problem
-        if p.relu_inputs is not p.M:  # neurons of another kind, which the oracle knows nothing of
+        if not p.plain:  # neurons of another kind, which the oracle knows nothing of
             return
         directions = [self.case.neurons.U]
         if self.better is not None and isinstance(self.better.neurons, Neurons):
@@ -134,7 +135,7 @@ class Search:
         if self.oracle is not None and self.V is not None:
             method, proof = self.oracle.method, (self.V, self.oracle.proof)
         given = network is case.network
-        witness = self.witness() if given and case.problem.relu_inputs is case.problem.M else None
+        witness = self.witness() if given and case.problem.plain else None
         return Certificate(
             objective=objective,
             lower_bound=min(dual.value * scale, objective),

@@ -6,6 +6,8 @@ from bidual.networks.convert import as_network, from_arrays, from_sklearn, from_
 from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
+from bidual.networks.layerwise import LayerwiseNetwork
+from bidual.networks.parallel import ParallelNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 __all__ = [
@@ -14,7 +16,9 @@ __all__ = [
     "ConvolutionalNetwork",
     "DeepNetwork",
     "GatedNetwork",
+    "LayerwiseNetwork",
     "Network",
+    "ParallelNetwork",
     "TwoLayerNetwork",
     "as_network",
     "from_arrays",

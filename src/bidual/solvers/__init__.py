@@ -11,6 +11,7 @@ from bidual.solvers.cutting_plane import solve_cutting_plane, solve_cutting_plan
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 from bidual.solvers.gated import gates_of, solve_gated
 from bidual.solvers.normalised import solve_normalised
+from bidual.solvers.parallel import solve_parallel
 
 METHODS: dict[str, Method] = {
     "adaptive": solve_adaptive,
@@ -39,5 +40,6 @@ __all__ = [
     "solve_finite",
     "solve_gated",
     "solve_normalised",
+    "solve_parallel",
     "solve_sampled",
 ]

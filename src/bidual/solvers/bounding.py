@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
-from bidual.arrangements import few_patterns
 from bidual.certificates import DualBound, lower_bound
 from bidual.problem import Problem
 from bidual.solvers.base import PROOF_PATTERNS
-from bidual.solvers.finite import cone_bounds
+from bidual.solvers.finite import cone_bounds, few_of
 
 #: Starts of each family in the search for the most violating neuron.
 _EFFORT = 64
@@ -37,7 +36,7 @@ def global_bound(
     With one output and few activation patterns the dual constraint is maximised over all of them, proven; else its
     value is the largest one that local search has found.
     """
-    patterns = few_patterns(problem.relu_inputs, PROOF_PATTERNS) if problem.n_coefficients == 1 else None
+    patterns = few_of(problem, PROOF_PATTERNS) if problem.n_coefficients == 1 else None
     if patterns is not None:
         dual = cone_bounds(problem, patterns).lower_bound(V)
         return GlobalBound(dual, f"all {len(patterns)} activation patterns", dual.proven, len(patterns))

@@ -9,9 +9,9 @@ from functools import partial, singledispatch
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
-from bidual.arrangements import Patterns, enumerate_patterns, patterns_of, sample_patterns
+from bidual.arrangements import Patterns, enumerate_patterns, few_patterns, patterns_of, sample_patterns
 from bidual.certificates import ConeBounds, DualBound, relative_gap
-from bidual.certificates.oracle import PatternProof
+from bidual.certificates.oracle import PatternProof, Proof
 from bidual.losses import ConeForm
 from bidual.problem import HeadProblem, Neurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -63,21 +63,21 @@ def cone_bounds(problem: Problem, patterns: Patterns) -> ConeBounds:
     return ConeBounds(problem, patterns)
 
 
-def solve_exact(problem: Problem, options: Options) -> Solution:
-    """Enumerate every activation pattern and solve the convex program of 003 eq. 8: the global optimum.
-
-    With several outputs there is no such program (000 Theorem 2.3); see :mod:`bidual.solvers.several`.
-    """
-    if problem.n_coefficients > 1 and problem.loss.finite:
-        return solve_several(problem, options)
-    began = time.perf_counter()
-    patterns = enumerate_patterns(problem.relu_inputs)
-    return solve_finite(problem, patterns, options, began)
+@singledispatch
+def every_pattern(problem: Problem) -> Patterns:
+    """All activation patterns of a problem of this kind."""
+    return enumerate_patterns(problem.relu_inputs)
 
 
-def solve_sampled(problem: Problem, options: Options) -> Solution:
-    """Solve the convex program on the patterns given, or random ones (003 Remark 3.2), and those of a start."""
-    began = time.perf_counter()
+@singledispatch
+def few_of(problem: Problem, limit: int) -> Patterns | None:
+    """All of them if they are at most so many, else None."""
+    return few_patterns(problem.relu_inputs, limit)
+
+
+@singledispatch
+def some_patterns(problem: Problem, options: Options) -> Patterns:
+    """The patterns given, or random ones, and those of a network to start from."""
     inputs = problem.relu_inputs
     directions = [np.zeros((0, inputs.shape[1]))]
     if isinstance(options.start, Neurons):
@@ -87,8 +87,30 @@ def solve_sampled(problem: Problem, options: Options) -> Solution:
     if options.gates is None or options.n_patterns is not None:
         count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
         directions.append(sample_patterns(inputs, count, options.random_state).witnesses)
-    patterns = patterns_of(inputs, np.concatenate(directions))
-    return solve_finite(problem, patterns, options, began)
+    return patterns_of(inputs, np.concatenate(directions))
+
+
+@singledispatch
+def pattern_proof(problem: Problem) -> Proof | None:
+    """The proof by all patterns that a certificate can keep for one output of a problem of this kind."""
+    return PatternProof() if problem.plain else None
+
+
+def solve_exact(problem: Problem, options: Options) -> Solution:
+    """Enumerate every activation pattern and solve the convex program of 003 eq. 8: the global optimum.
+
+    With several outputs there is no such program (000 Theorem 2.3); see :mod:`bidual.solvers.several`.
+    """
+    if problem.n_coefficients > 1 and problem.loss.finite:
+        return solve_several(problem, options)
+    began = time.perf_counter()
+    return solve_finite(problem, every_pattern(problem), options, began)
+
+
+def solve_sampled(problem: Problem, options: Options) -> Solution:
+    """Solve the convex program on the patterns given, or random ones (003 Remark 3.2), and those of a start."""
+    began = time.perf_counter()
+    return solve_finite(problem, some_patterns(problem, options), options, began)
 
 
 def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: float | None = None) -> Solution:
@@ -100,7 +122,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     """
     began = time.perf_counter() if began is None else began
     if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
-        patterns = replace(patterns, active=patterns.active[:0], witnesses=patterns.witnesses[:0], cone_rows=None)
+        patterns = replace(patterns.take(np.arange(0)), complete=patterns.complete)
     target = 1e-2 * options.tol
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
@@ -147,8 +169,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
     history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
-    # the proof by patterns is about one output and plain neurons, whose patterns are those of M
-    provable = patterns.complete and problem.n_outputs == 1 and problem.relu_inputs is problem.M
+    proof = pattern_proof(problem) if patterns.complete and problem.n_coefficients == 1 else None
     return Solution(
         neurons=neurons,
         bound=best,
@@ -159,7 +180,7 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         n_iter=n_iter,
         n_patterns=len(patterns),
         history=history,
-        proof=(best.V, PatternProof()) if provable else None,
+        proof=None if proof is None else (best.V, proof),
     )
 
 
@@ -186,7 +207,7 @@ def _repair(problem: Problem, neurons: Neurons) -> Neurons:
     F = problem.outputs(neurons)
     wanted = problem.loss.nearest_outputs(F, problem.Y) - F
     size = np.linalg.norm(neurons.alpha, axis=1)
-    hidden = problem.hidden(neurons.U) * size
+    hidden = problem.hidden_of(neurons) * size
     change, *_ = np.linalg.lstsq(hidden, wanted, rcond=1e-10)
     repaired = replace(neurons, alpha=neurons.alpha + size[:, None] * change)
     return repaired if repaired.costs.sum() <= (1 + 1e-5) * neurons.costs.sum() else neurons

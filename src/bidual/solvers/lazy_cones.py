@@ -44,7 +44,7 @@ class LazyCones:
     @staticmethod
     def needed(problem: Problem, patterns: Patterns) -> bool:
         """Whether all constraints at once would be too many."""
-        plain = problem.relu_inputs is problem.M and patterns.cone_rows is None
+        plain = problem.plain and patterns.cone_rows is None
         return plain and len(patterns) * problem.reduced.size > LARGEST
 
     def take(self, working: IntArray) -> Patterns:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import singledispatch
+
 import numpy as np
 
 from bidual._typing import FloatArray
-from bidual.problem import Neurons, Problem
+from bidual.problem import Neurons, ParallelProblem, Problem
 
 #: Pre-activations this small, relative to the row and the neuron, are zero.
 ZERO = 1e-7
@@ -38,6 +41,7 @@ def prune(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     return neurons
 
 
+@singledispatch
 def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     """Merge neurons with parallel output weights that lie in the closure of one cell.
 
@@ -57,7 +61,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     costs = np.linalg.norm(U, axis=1)
 
     def contributions(u: FloatArray, head: FloatArray) -> FloatArray:
-        return problem.contributions(np.maximum(problem.M @ u.T, 0.0), head)
+        return problem.contributions_of(Neurons(u, head, neurons.intercept))
 
     Phi = contributions(U, heads)
     F, total = Phi.sum(axis=2) + neurons.intercept, float(costs.sum())
@@ -83,6 +87,12 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     return merged if problem.objective(merged) <= ceiling else neurons
 
 
+@merge.register
+def _merge_branches(problem: ParallelProblem, neurons: Neurons, ceiling: float) -> Neurons:
+    """Branches of a parallel network stay as they are: what :func:`basis` leaves is few enough."""
+    return neurons
+
+
 def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     r"""The same outputs at the same cost with fewer neurons: at most one more than there are outputs in all.
 
@@ -92,7 +102,7 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     m = len(neurons)
     if m < 2:
         return neurons
-    vectors = problem.contributions(np.maximum(problem.M @ neurons.U.T, 0.0), neurons.alpha).reshape(-1, m)
+    vectors = problem.contributions_of(neurons).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
     # Few neurons on many rows are independent as a rule, and finding out would cost more than it is worth.
@@ -118,5 +128,5 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
             dependences, some = np.delete(dependences, k, axis=0), np.delete(some, k)
     t = t / lengths
     kept = neurons.take(active)
-    kept = Neurons(kept.U * t[active, None], kept.alpha, kept.intercept).balanced()
+    kept = replace(kept, U=kept.U * t[active, None]).balanced()
     return kept if problem.objective(kept) <= ceiling else neurons

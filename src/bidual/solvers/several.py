@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import singledispatch
 
 from bidual.certificates.proving import prove
 from bidual.problem import Neurons, Problem
@@ -11,6 +12,7 @@ from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.base import Options, Solution
 
 
+@singledispatch
 def solve_several(problem: Problem, options: Options) -> Solution:
     """Column generation, and then a search over cones of directions that proves its bound."""
     began = time.perf_counter()

@@ -28,12 +28,14 @@ from bidual.certificates.oracle.base import DualConstraint, OracleBound, Proof
 from bidual.certificates.oracle.cones import ConeProof, ConeSearch
 from bidual.certificates.oracle.exact import NormProof, PatternProof, exact_bound
 from bidual.certificates.oracle.joint import relaxed_dual
+from bidual.certificates.oracle.layers import LayerProof
 from bidual.certificates.oracle.outputs import RelaxationProof, RelaxationSearch
 from bidual.problem import Problem
 
 __all__ = [
     "METHODS",
     "DualConstraint",
+    "LayerProof",
     "OracleBound",
     "PatternProof",
     "Proof",
@@ -193,7 +195,9 @@ def bound_oracle(
     return OracleBound(value, answer.bound, witness, answer.method, answer.proof)
 
 
-_PROOFS: dict[str, type[Proof]] = {cls.kind: cls for cls in (ConeProof, NormProof, PatternProof, RelaxationProof)}
+_PROOFS: dict[str, type[Proof]] = {
+    cls.kind: cls for cls in (ConeProof, LayerProof, NormProof, PatternProof, RelaxationProof)
+}
 
 
 def proof_to_dict(proof: Proof) -> dict[str, Any]:

@@ -147,6 +147,12 @@ class Proof(ABC):
     #: The name in files.
     kind: ClassVar[str]
 
+    def bound(self, problem: Problem, V: FloatArray) -> float:
+        """A bound on the constraint of ``problem`` at ``V``."""
+        if not problem.plain:
+            raise ValueError(f"a proof by {self.kind} says nothing about the neurons of this architecture")
+        return self.evaluate(DualConstraint.at(problem, V))
+
     @abstractmethod
     def evaluate(self, constraint: DualConstraint) -> float:
         """The upper bound on the constraint that this proves, slack included. Holds for *any* constraint."""

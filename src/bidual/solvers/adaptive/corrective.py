@@ -85,8 +85,8 @@ class Corrected:
 
     def neurons(self, atoms: Neurons) -> Neurons:
         """The atoms in use, scaled."""
-        kept = self.support
-        return Neurons(atoms.U[kept] * self.t[kept, None], atoms.alpha[kept], self.intercept)
+        kept = atoms.take(self.support)
+        return replace(kept, U=kept.U * self.t[self.support, None], intercept=self.intercept)
 
 
 class Columns:

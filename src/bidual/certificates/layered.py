@@ -1,0 +1,79 @@
+r"""The dual constraint of branches with the path regulariser (002 eq. 6), over the cells of their activation patterns.
+
+On a cell a branch computes :math:`\sum_t G_t X w_t` with diagonal gates :math:`G_t`, so that the constraint is
+:math:`\max c^T z` over the unit ball in a cone, with :math:`c_t = X^T G_t v`: that of ordinary neurons in T r
+coordinates.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from bidual._typing import FloatArray, IntArray
+from bidual.arrangements.layered import LayeredPatterns
+from bidual.certificates.dual import DualBound, lower_bound
+from bidual.certificates.patterns import MANY, ConeBounds
+from bidual.problem import ParallelProblem
+
+#: Directions of two outputs on a half circle.
+HEADS = 48
+
+
+class LayeredBounds(ConeBounds):
+    """Bounds of the constraint over the cells of branches; see :class:`~bidual.certificates.patterns.ConeBounds`."""
+
+    problem: ParallelProblem
+    patterns: LayeredPatterns  # type: ignore[assignment]
+
+    def __init__(self, problem: ParallelProblem, patterns: LayeredPatterns) -> None:
+        super().__init__(problem, patterns)  # type: ignore[arg-type]
+
+    def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:
+        """See :meth:`ConeBounds.lower_bound`."""
+        C = self.problem.n_outputs
+        if self.patterns.complete and C > 1:
+            worst = self._spectral(V) if C > 2 else min(self._spectral(V), self._fan(V))
+            return lower_bound(self.problem, V, worst, self._upper(worst, V))
+        self.start(V, known)
+        if len(self.patterns) > MANY:
+            self.tighten(self.problem.beta)
+        value = self.maximum()
+        return lower_bound(self.problem, V, value, self._upper(value, V))
+
+    def _spectral(self, V: FloatArray) -> float:
+        """Several outputs: spectral norms, cones ignored."""
+        gradients = self._pattern_gradients(V)
+        return float(np.linalg.norm(gradients, 2, axis=(0, 2)).max(initial=0.0)) if gradients.size else 0.0
+
+    def _fan(self, V: FloatArray) -> float:
+        r"""Two outputs: a head is within :math:`\pi / 2k` of one of k directions and their opposites."""
+        angles = np.arange(HEADS) * np.pi / HEADS
+        self.start(V @ np.stack([np.cos(angles), np.sin(angles)]))
+        return self.maximum() / float(np.cos(0.5 * np.pi / HEADS))
+
+    def _pattern_gradients(self, V: FloatArray) -> FloatArray:
+        gates, rows = self.patterns.gates, self._rows
+        P, n, T = gates.shape
+        r, C = rows.shape[1], V.shape[1]
+        weighted = (V.T[:, :, None] * rows).transpose(1, 0, 2).reshape(n, C * r)
+        flat = gates.transpose(0, 2, 1).reshape(P * T, n) @ weighted
+        return np.ascontiguousarray(flat.reshape(P, T, C, r).transpose(2, 0, 1, 3).reshape(C, P, T * r))
+
+    def _upper(self, value: float, V: FloatArray) -> float:
+        r"""With what rounding may hide: a branch of unit cost has :math:`\sum_t \|w_t\| \le \sqrt T`."""
+        problem, tree = self.problem, self.problem.tree
+        lost = np.zeros(len(problem.M))
+        if problem.reduced is not problem.M:
+            lost = np.linalg.norm(problem.M - problem.reduced @ problem.basis.T, axis=1)
+        size = self._rows.shape[1] * tree.leaves
+        relative = 2 * (size + 1) * self.patterns.tol + 8 * (size + 4) * np.finfo(float).eps
+        hidden = np.linalg.norm(V, axis=1) @ (lost + relative * problem.row_norms)
+        return value + float(np.sqrt(tree.leaves) * hidden)
+
+    @cached_property
+    def _normals(self) -> tuple[IntArray, FloatArray]:
+        cell, _, normals = self.patterns.normals(self._rows)
+        counts = np.bincount(cell, minlength=len(self.patterns))
+        return np.concatenate([[0], np.cumsum(counts)]), normals

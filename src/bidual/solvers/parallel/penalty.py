@@ -1,0 +1,152 @@
+r"""The penalty form of the convex program (002 eq. 11), by torch's optimisers on batches of rows.
+
+On sampled cells the cones of 002 eq. 21 are replaced by a price on leaving them,
+
+.. math:: \min_Z \; L\Big(\sum_{i, \pm} \pm \sum_t G_{it} M z_{it}^\pm\Big) + \beta \sum_{i, \pm} \|Z_i^\pm\|_F
+          + \lambda \sum_{i, \pm} h_i(Z_i^\pm),
+
+where :math:`h_i` is the mean over the rows of all violations, and :math:`\lambda` is given in units of beta. This is
+how the paper trains on large data; here it is for comparison, the answer being judged like that of any method: by its
+network, evaluated from scratch. (002 eq. 11 prints :math:`\beta` without :math:`1 / \sqrt{m_2}`, and leaf constraints
+without the signs :math:`\mathcal I` that eq. 21 has.)
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from bidual._typing import FloatArray
+from bidual.arrangements.layered import LayeredPatterns
+from bidual.certificates import lower_bound
+from bidual.problem import ParallelProblem, Problem, SubNetworks
+from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.solvers.finite import dual_point, some_patterns
+from bidual.solvers.interrupt import InterruptFlag
+from bidual.solvers.parallel.pricing import search_parallel
+from bidual.solvers.reduce import reduce_neurons
+
+#: Keeps the square root of a norm away from zero, where it has no derivative.
+SMALL = 1e-12
+
+
+@dataclass(frozen=True)
+class PenaltyForm:
+    """A method of training for :meth:`bidual.training.TrainingSet.train`.
+
+    Parameters
+    ----------
+    optimiser : str, default="Adam"
+        A class of ``torch.optim``.
+    rate : float, default=0.01
+        Length of the steps.
+    epochs : int, default=200
+    batch_size : int or None, default=None
+        Rows of a step; None is all of them.
+    price : float, default=1.0
+        The :math:`\\lambda` above, in units of beta.
+    n_patterns : int, default=40
+        Sampled cells (the paper: as many as branches).
+    """
+
+    optimiser: str = "Adam"
+    rate: float = 1e-2
+    epochs: int = 200
+    batch_size: int | None = None
+    price: float = 1.0
+    n_patterns: int = 40
+
+    def __call__(self, problem: Problem, options: Options) -> Solution:
+        """Train, and bound the result by local search."""
+        if not isinstance(problem, ParallelProblem):
+            raise TypeError("the penalty form is for parallel networks: use architecture='parallel'")
+        began = time.perf_counter()
+        cells: LayeredPatterns = some_patterns(
+            problem, replace(options, n_patterns=options.n_patterns or self.n_patterns)
+        )  # type: ignore[assignment]
+        with InterruptFlag() as interrupt:
+            branches, status, epochs = self._train(problem, cells, options, began, interrupt)
+        found = reduce_neurons(problem, branches, 1e-4)
+        V = dual_point(problem, -problem.loss.gradient(problem.outputs(found), problem.Y, problem.w))
+        value = search_parallel(problem, V, options.random_state)
+        bound = lower_bound(problem, V, value, value)
+        entry = HistoryEntry(time.perf_counter() - began, problem.objective(found), bound.value, len(found))
+        return Solution(
+            neurons=found,
+            bound=bound,
+            scope="global",
+            rigorous=False,
+            method="local search",
+            status=status,
+            n_iter=epochs,
+            n_patterns=len(cells),
+            history=[entry],
+        )
+
+    def _train(
+        self,
+        problem: ParallelProblem,
+        cells: LayeredPatterns,
+        options: Options,
+        began: float,
+        interrupt: InterruptFlag,
+    ) -> tuple[SubNetworks, str, int]:
+        try:
+            import torch
+        except ImportError as error:  # pragma: no cover - depends on the installation
+            raise ImportError("the penalty form needs PyTorch: pip install 'bidual[torch]'") from error
+        kind = getattr(torch.optim, self.optimiser, None)
+        if kind is None:
+            raise ValueError(f"torch.optim has no optimiser {self.optimiser!r}")
+        tree, C, P = problem.tree, problem.n_outputs, len(cells)
+        M = torch.as_tensor(problem.M)
+        # activities as plus and minus one, coefficients of the leaves in every level: rows first
+        sides = torch.as_tensor(np.where(cells.masks, 1.0, -1.0).swapaxes(0, 1).copy())
+        levels = [torch.as_tensor(level.swapaxes(0, 1).copy()) for level in cells.coefficients]
+        seed = check_random_state(options.random_state).randint(2**31)
+        stream = torch.Generator().manual_seed(int(seed))
+        shape = (2 * C, P, tree.leaves, problem.M.shape[1])
+        Z = (1e-3 * torch.randn(shape, generator=stream, dtype=torch.float64)).requires_grad_()
+        b = torch.zeros(C, dtype=torch.float64, requires_grad=problem.fit_intercept)
+        stepper = kind([Z, b] if problem.fit_intercept else [Z], lr=self.rate)
+        heads = torch.as_tensor(np.vstack([np.eye(C), -np.eye(C)]))
+        best, kept, status, epoch = np.inf, (Z.detach().clone(), b.detach().clone()), "all epochs", 0
+        while epoch < self.epochs:
+            epoch += 1
+            order = torch.randperm(len(M), generator=stream)
+            for rows in (order,) if self.batch_size is None else order.split(self.batch_size):  # type: ignore[no-untyped-call]
+                stepper.zero_grad()
+                pre = torch.einsum("np,sctp->nsct", M[rows], Z)  # row, sign and output, cell, leaf
+                F = torch.einsum("nsct,nct,so->no", pre, levels[-1][rows], heads) + b
+                violated, start = torch.zeros((), dtype=torch.float64), 0
+                for size, level in zip(tree.sizes, levels[:-1], strict=True):
+                    nodes = (pre * level[rows][:, None]).reshape(*pre.shape[:3], size, -1).sum(dim=-1)
+                    side = sides[rows][:, None, :, start : start + size]
+                    violated = violated + torch.relu(-side * nodes).sum() / len(rows)
+                    start += size
+                norms = torch.sqrt((Z**2).sum(dim=(2, 3)) + SMALL).sum()
+                w = problem.w[rows.numpy()] * (len(M) / len(rows))
+                pull = problem.loss.gradient(F.detach().numpy(), problem.Y[rows.numpy()], w)
+                # any loss: its own gradient at the outputs is all that is needed
+                (problem.beta * norms + self.price * problem.beta * violated).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+                F.backward(torch.as_tensor(pull))  # type: ignore[no-untyped-call]
+                stepper.step()
+            objective = problem.objective(_branches(problem, cells, Z.detach().numpy(), b.detach().numpy()))
+            if objective < best:
+                best, kept = objective, (Z.detach().clone(), b.detach().clone())
+            late = options.time_limit is not None and time.perf_counter() - began > options.time_limit
+            if late or interrupt.is_set():
+                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+                break
+        return _branches(problem, cells, kept[0].numpy(), kept[1].numpy()), status, epoch
+
+
+def _branches(problem: ParallelProblem, cells: LayeredPatterns, Z: FloatArray, b: FloatArray) -> SubNetworks:
+    """One branch for every block (002 Proposition 1), whether or not it stayed in its cone."""
+    S, P = Z.shape[:2]
+    C = S // 2
+    heads = np.repeat(np.vstack([np.eye(C), -np.eye(C)]), P, axis=0)
+    return SubNetworks(Z.reshape(S * P, -1).copy(), heads, b.copy(), np.tile(cells.signs, (S, 1)))
