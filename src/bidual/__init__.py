@@ -6,11 +6,13 @@ from bidual.certificates import Certificate
 from bidual.certification import Improved, certify, polish
 from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
+    ConvexRF,
     DeepReLUClassifier,
     LayerwiseClassifier,
     LayerwiseRegressor,
     LinearConvRegressor,
     LinearNetRegressor,
+    NTKRegressor,
     ReLUClassifier,
     ReLUClassifierCV,
     ReLURegressor,
@@ -30,6 +32,7 @@ from bidual.networks import (
     TwoLayerNetwork,
 )
 from bidual.paths import SolutionPath, beta_max, solution_path
+from bidual.tangent import ntk
 
 __version__ = "0.1.0"
 
@@ -37,6 +40,7 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "ConvexRF",
     "Convolutional",
     "ConvolutionalNetwork",
     "DeepNetwork",
@@ -50,6 +54,7 @@ __all__ = [
     "LinearNetRegressor",
     "LowRankGuarantee",
     "Model",
+    "NTKRegressor",
     "Network",
     "NeuralCollapse",
     "Parallel",
@@ -73,6 +78,7 @@ __all__ = [
     "low_rank",
     "low_rank_guarantee",
     "neural_collapse",
+    "ntk",
     "polish",
     "sample_patterns",
     "solution_path",

@@ -1,19 +1,23 @@
 """scikit-learn estimators."""
 
 from bidual.estimators.classifier import ReLUClassifier
+from bidual.estimators.convex_rf import ConvexRF
 from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
 from bidual.estimators.deep_relu import DeepReLUClassifier
 from bidual.estimators.layerwise import LayerwiseClassifier, LayerwiseRegressor
 from bidual.estimators.linear_conv import LinearConvRegressor
 from bidual.estimators.linear_net import LinearNetRegressor
+from bidual.estimators.ntk import NTKRegressor
 from bidual.estimators.regressor import ReLURegressor
 
 __all__ = [
+    "ConvexRF",
     "DeepReLUClassifier",
     "LayerwiseClassifier",
     "LayerwiseRegressor",
     "LinearConvRegressor",
     "LinearNetRegressor",
+    "NTKRegressor",
     "ReLUClassifier",
     "ReLUClassifierCV",
     "ReLURegressor",

@@ -1,12 +1,14 @@
 """Pictures. matplotlib is imported only when one is drawn."""
 
 from bidual.plots.ellipsoid import plot_polar, plot_rectified_ellipsoid
+from bidual.plots.filters import plot_filters
 from bidual.plots.fit import plot_fit_1d
 from bidual.plots.implicit import plot_singular_similarity
 from bidual.plots.rank import plot_ranks
 from bidual.plots.widths import plot_gap_by_width
 
 __all__ = [
+    "plot_filters",
     "plot_fit_1d",
     "plot_gap_by_width",
     "plot_polar",
