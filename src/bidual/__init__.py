@@ -19,7 +19,6 @@ from bidual.estimators import (
     ReLURegressorCV,
 )
 from bidual.geometry import SpikeFree, is_spike_free
-from bidual.low_rank import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.models import Model, load
 from bidual.networks import (
     BatchNormNetwork,
@@ -32,6 +31,7 @@ from bidual.networks import (
     TwoLayerNetwork,
 )
 from bidual.paths import SolutionPath, beta_max, solution_path
+from bidual.rank_guarantee import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.tangent import ntk
 
 __version__ = "0.1.0"

@@ -114,8 +114,7 @@ def low_rank_guarantee(
     Examples
     --------
     >>> import numpy as np
-    >>> from bidual import Parallel, ReLURegressor
-    >>> from bidual.low_rank import low_rank_guarantee
+    >>> from bidual import Parallel, ReLURegressor, low_rank_guarantee
     >>> X, y = np.array([[1.0, 0.0], [-2.0, 1e-6], [3.0, 0.0]]), np.array([1.0, 2.0, 0.0])
     >>> est = ReLURegressor(0.1, architecture=Parallel(2, rank="auto", factor=1.01)).fit(X, y)
     >>> report = low_rank_guarantee(est, X, y)
