@@ -14,15 +14,21 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import matplotlib
+from sklearn.exceptions import ConvergenceWarning
 
 from reproductions.data import Data, DataMissing
 
-__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment"]
+__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment", "judge", "table"]
+
+matplotlib.use("Agg")  # figures go to files
 
 T = TypeVar("T")
 
@@ -83,6 +89,7 @@ class Context:
     folder: Path
     verbose: bool = False
     figures: list[str] = field(default_factory=list)
+    cpu_seconds: float = 0.0  # of the last experiment run with it
 
     def pick(self, *, quick: T, default: T, full: T | None = None) -> T:
         """The value for this size; ``full`` is ``default`` where it is not given."""
@@ -95,6 +102,13 @@ class Context:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.figures.append(name)
         return self.folder / name
+
+    def save(self, figure: Any, name: str) -> None:
+        """Write a matplotlib figure to a file of this name and close it."""
+        from matplotlib import pyplot
+
+        figure.savefig(self.figure(name), dpi=100)
+        pyplot.close(figure)
 
     def log(self, line: str) -> None:
         """A line of progress."""
@@ -125,13 +139,32 @@ class Experiment:
     run: Callable[[Context], Outcome]
 
     def __call__(self, context: Context) -> tuple[Outcome, float]:
-        """The outcome and the seconds it took; without its data an experiment could not be tested."""
-        began = time.perf_counter()
+        """The outcome and the seconds it took; without its data an experiment could not be tested.
+
+        Solvers may stop at a time limit: the experiments report the gaps, so that a warning says nothing new.
+        """
+        began, cpu = time.perf_counter(), time.process_time()
         try:
-            outcome = self.run(context)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                outcome = self.run(context)
         except DataMissing as missing:
             outcome = Outcome(Verdict.UNTESTED, ours="-", details=str(missing))
+        context.cpu_seconds = time.process_time() - cpu
         return outcome, time.perf_counter() - began
+
+
+def judge(*parts: bool) -> Verdict:
+    """The verdict on a claim that has these parts: all of them hold, some do, or none does."""
+    if all(parts):
+        return Verdict.HOLDS
+    return Verdict.PARTLY if any(parts) else Verdict.FAILS
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table; floats with six significant digits."""
+    cells = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (list(header), ["---"] * len(header), *cells))
 
 
 _EXPERIMENTS: dict[str, Experiment] = {}

@@ -18,7 +18,7 @@ HEADER = """\
 Written by `bidual reproduce`; one row for each experiment, with the last run of it. 000 is the paper on batch
 normalisation, 001 on deep networks, 002 on parallel networks, 003 on two layers and convolutions, 004 on convex
 geometry. Objectives are in our normalisation: mean loss, so that `beta` is the papers' beta divided by n. Times are
-wall clock.
+CPU seconds of all threads: the machine may have been busy with other work.
 """
 
 
@@ -38,6 +38,7 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
         "details": outcome.details,
         "figures": context.figures,
         "seconds": round(seconds, 2),
+        "cpu_seconds": round(context.cpu_seconds, 2),
         "machine": f"{today}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     }
     write_json(folder / f"{experiment.name}.json", record)
@@ -46,9 +47,9 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
 def write_page(folder: Path, page: Path, experiments: Mapping[str, Experiment]) -> None:
     """The table of all stored outcomes, then each of them with its details and figures."""
     records = [read_json(path) for name in experiments if (path := folder / f"{name}.json").exists()]
-    lines = [HEADER, "| experiment | claim | paper | ours | seconds | size | verdict |", "|" + "---|" * 7]
+    lines = [HEADER, "| experiment | claim | paper | ours | CPU s | size | verdict |", "|" + "---|" * 7]
     for record in records:
-        cells = (_link(record), record["claim"], record["paper"], record["ours"], f"{record['seconds']:.0f}",
+        cells = (_link(record), record["claim"], record["paper"], record["ours"], f"{record.get('cpu_seconds', record['seconds']):.0f}",
                  record["size"], f"**{record['verdict']}**")  # fmt: skip
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
     for record in records:

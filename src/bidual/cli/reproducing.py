@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -47,15 +48,25 @@ def reproduce(args: argparse.Namespace) -> None:
     home = args.out if args.out is not None else Path(str(framework.__file__)).parent
     folder = home / "results"
     folder.mkdir(parents=True, exist_ok=True)
+    sets, failed = data.Data(args.data, args.download), []
     for experiment in chosen:
         print(f"{experiment.name}: {experiment.title}", flush=True)
-        context = framework.Context(size, data.Data(args.data, args.download), folder, verbose=args.verbose > 0)
-        outcome, seconds = experiment(context)
+        context = framework.Context(size, sets, folder, verbose=args.verbose > 0)
+        try:
+            outcome, seconds = experiment(context)
+        except Exception:  # one experiment that breaks must not cost the others
+            if len(chosen) == 1:
+                raise
+            failed.append(experiment.name)
+            traceback.print_exc()
+            continue
         results.store(folder, experiment, context, outcome, seconds)
         results.write_page(folder, home / "RESULTS.md", experiments)
         print(f"  claim: {experiment.claim}\n  paper: {experiment.paper}\n  ours:  {outcome.ours}")
-        print(f"  {outcome.verdict} ({seconds:.1f} s)", flush=True)
+        print(f"  {outcome.verdict} ({seconds:.1f} s, CPU {context.cpu_seconds:.1f} s)", flush=True)
     print(f"results: {home / 'RESULTS.md'}")
+    if failed:
+        raise RuntimeError(f"these experiments broke off: {', '.join(failed)}")
 
 
 def _module(name: str) -> ModuleType:
