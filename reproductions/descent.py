@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,35 @@ def two_layer(d: int, m: int, C: int = 1, *, bias: bool = False, seed: int = 0) 
     return torch.nn.Sequential(
         torch.nn.Linear(d, m, bias=bias), torch.nn.ReLU(), torch.nn.Linear(m, C, bias=False)
     ).double()
+
+
+def deep(
+    widths: Sequence[int], *, relu: bool = True, biases: int = 0, seed: int = 0, gain: float = 1.0
+) -> torch.nn.Sequential:
+    """A dense network of any depth with ``gain`` times He's initialisation; the last ``biases`` layers have biases."""
+    torch.manual_seed(seed)
+    layers: list[torch.nn.Module] = []
+    for k, (a, b) in enumerate(pairwise(widths)):
+        layer = torch.nn.Linear(a, b, bias=k >= len(widths) - 1 - biases)
+        torch.nn.init.normal_(layer.weight, std=gain * ((2.0 if relu else 1.0) / a) ** 0.5)
+        layers += [layer, torch.nn.ReLU()] if relu and k < len(widths) - 2 else [layer]
+    return torch.nn.Sequential(*layers).double()
+
+
+def weights(module: torch.nn.Module) -> list[torch.Tensor]:
+    """The weight matrices of the layers, without biases."""
+    return [p for p in module.parameters() if p.ndim > 1]
+
+
+def half_weight_squares(module: torch.nn.Module) -> torch.Tensor:
+    """Weight decay of the weight matrices only: biases are free."""
+    return 0.5 * torch.stack([(W**2).sum() for W in weights(module)]).sum()
+
+
+def numerical_rank(W: torch.Tensor, tol: float = 1e-2) -> int:
+    """Singular values above a fraction of the largest one (and of one): training never reaches zero."""
+    sigma = torch.linalg.svdvals(W.detach())
+    return int((sigma > tol * max(float(sigma[0]), 1.0)).sum())
 
 
 def descend(

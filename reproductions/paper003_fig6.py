@@ -15,11 +15,11 @@ from reproductions.planar import compare
     paper="curves only: all ten runs of SGD far above Optimal and Approximate",
 )
 def run(context: Context) -> Outcome:
-    """Two separate clouds of 25 points, one of the negative ones moved to the centre of the positive ones."""
+    """Two separate clouds of 25 points, one of the negative ones moved next to a positive one."""
     rng = np.random.default_rng(6)
     y = np.repeat([1.0, -1.0], 25)
     X = np.outer(y, [1.0, 0.6]) + 0.35 * rng.standard_normal((50, 2))
-    X[-1] = X[y > 0].mean(axis=0)
+    X[-1] = X[0] + [0.12, 0.05]
     found = compare(context, X, y, "003-fig6")
     best, stuck = float(found.descents.min()), int((found.descents > 1.1 * found.optimal).sum())
     return Outcome(

@@ -10,7 +10,7 @@ from reproductions.framework import Context, Outcome
 from reproductions.sampled import Task, compare, regression
 
 
-def compare_on(context: Context, name: str, data: str, n: int, *, rows: int, beta: float = 1e-3) -> Outcome:
+def compare_on(context: Context, name: str, data: str, n: int, *, rows: int, beta: float = 1e-2) -> Outcome:
     """The paper's ``n`` rows of a data set (``rows`` of them are used) for training, all others for testing."""
     arrays = context.data.load(data)
     order = np.random.default_rng(0).permutation(len(arrays["y"]))
