@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import matplotlib
 from sklearn.exceptions import ConvergenceWarning
 
+from bidual._files import read_json
 from reproductions.data import Data, DataMissing
 
 __all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment", "judge", "table"]
@@ -63,12 +64,15 @@ class Outcome:
         The sizes used, where they differ from the paper's; empty if they do not.
     details : str
         Markdown: tables, and what disagrees and why.
+    numbers : dict
+        What other experiments, which put several together, need of this one; kept with the record.
     """
 
     verdict: Verdict
     ours: str
     sizes: str = ""
     details: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -109,6 +113,11 @@ class Context:
 
         figure.savefig(self.figure(name), dpi=100)
         pyplot.close(figure)
+
+    def numbers(self, name: str) -> dict[str, Any] | None:
+        """The numbers that the last run of another experiment left; None if it was not run."""
+        path = self.folder / f"{name}.json"
+        return read_json(path).get("numbers") if path.exists() else None
 
     def log(self, line: str) -> None:
         """A line of progress."""

@@ -31,4 +31,5 @@ def run(context: Context) -> Outcome:
         + f"\n\nSGD's best run is {100 * (best / found.optimal - 1):.2g} % above the optimum, its median run "
         f"{100 * (median / found.optimal - 1):.2g} %, the program on random patterns "
         f"{100 * (found.approximate / found.optimal - 1):.2g} %.",
+        numbers=found.numbers,
     )

@@ -37,6 +37,7 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
         "sizes": outcome.sizes,
         "details": outcome.details,
         "figures": context.figures,
+        "numbers": outcome.numbers,
         "seconds": round(seconds, 2),
         "cpu_seconds": round(context.cpu_seconds, 2),
         "machine": f"{today}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
