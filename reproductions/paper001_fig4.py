@@ -76,9 +76,9 @@ def run(context: Context) -> Outcome:
                 runs = []
                 for rate in rates:
                     module = (
-                        deep([D, *[50] * (depth - 1), K])
+                        deep([Z.shape[1], *[50] * (depth - 1), K])
                         if kind == "dense"
-                        else Parallel([D, *[5] * (depth - 2), 1, K], 50, 0)
+                        else Parallel([Z.shape[1], *[5] * (depth - 2), 1, K], 50, 0)
                     )
                     run = descend(
                         module, Z, Y, beta=beta, rate=rate, momentum=0.9, cosine=True, epochs=steps, records=100

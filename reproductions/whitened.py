@@ -37,7 +37,7 @@ def train_pair(context: Context) -> Pair:
 def _train_pair(size: Size, data: int) -> Pair:
     context = _CONTEXTS[data]
     n, pixels = context.pick(quick=2000, default=10_000, full=50_000), context.pick(quick=8, default=16, full=32)
-    m, epochs = context.pick(quick=100, default=300, full=1000), context.pick(quick=60, default=60, full=500)
+    m, epochs = context.pick(quick=100, default=300, full=1000), context.pick(quick=200, default=100, full=500)
     batch = context.pick(quick=200, default=500, full=1000)
     X, y, X_test, y_test = images(context, 10, n, 3000, pixels)
     mean = X.mean(axis=0)
