@@ -194,8 +194,11 @@ def experiment(
 
 
 def discover() -> dict[str, Experiment]:
-    """All experiments of this folder, by name."""
+    """All experiments of this folder, by name; a script that cannot be imported is reported, and costs no other one."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         if module.name.startswith("paper"):
-            importlib.import_module(f"reproductions.{module.name}")
+            try:
+                importlib.import_module(f"reproductions.{module.name}")
+            except ImportError as error:
+                warnings.warn(f"{module.name}.py cannot be imported: {error}", stacklevel=2)
     return dict(sorted(_EXPERIMENTS.items()))
