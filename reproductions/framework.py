@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -201,4 +202,9 @@ def discover() -> dict[str, Experiment]:
                 importlib.import_module(f"reproductions.{module.name}")
             except ImportError as error:
                 warnings.warn(f"{module.name}.py cannot be imported: {error}", stacklevel=2)
-    return dict(sorted(_EXPERIMENTS.items()))
+    return {name: _EXPERIMENTS[name] for name in sorted(_EXPERIMENTS, key=_natural)}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers by their value: Fig. 10 comes after Fig. 9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
