@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bidual import ReLURegressor
+from reproductions.descent import Descent, tuned
 from reproductions.framework import Context, table
 from reproductions.normalised import accuracy, images, train_bn, watched
 
@@ -39,17 +40,15 @@ def compare(context: Context, name: str, *, classes: int, n: int, m: int, runs: 
     seconds = time.perf_counter() - began
     formula_test = accuracy(fit.predict(X_test), y_test)
     context.log(f"formula {fit.objective_:.7f} ({seconds:.1f} s), test {formula_test:.1f} %")
-    descents = []
-    for seed in range(runs):
-        best = None
-        for rate in context.pick(quick=(0.1,), default=(0.03, 0.1)) if seed == 0 else (chosen,):
-            run = train_bn(
-                X, y, beta=beta, m=m, seed=seed, rate=rate, epochs=epochs, cosine=True, watch={"test": (X_test, y_test)}
-            )
-            if best is None or run.objective < best.objective:
-                best, chosen = run, rate
-        descents.append(best)
-        context.log(f"GD {best.objective:.7f}, test {watched(best, 'test')[-1]:.1f} %, {best.seconds[-1]:.0f} s")
+
+    def train(rate: float, seed: int) -> Descent:
+        return train_bn(
+            X, y, beta=beta, m=m, seed=seed, rate=rate, epochs=epochs, cosine=True, watch={"test": (X_test, y_test)}
+        )
+
+    first, chosen = tuned(context.pick(quick=(0.1,), default=(0.03, 0.1)), lambda rate: train(rate, 0))
+    descents = [first, *(train(chosen, seed) for seed in range(1, runs))]
+    context.log(f"GD {[round(run.objective, 7) for run in descents]}")
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.7), layout="constrained")
     for run in descents:
         axes[0].plot(run.seconds, len(X) * run.objectives, color="C0", lw=1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
+from bidual.geometry import rectify_ellipsoid, support_function
 from numpy.typing import NDArray
 
 from bidual import is_spike_free
-from bidual.geometry import rectify_ellipsoid, support_function
 from bidual.plots import plot_polar, plot_rectified_ellipsoid
 from reproductions.framework import Context
 
@@ -49,7 +49,7 @@ def relaxed_support(X: Array, V: Array) -> Array:
 
 
 def faces(X: Array, count: int = 3600) -> tuple[float, int]:
-    """Share of directions whose maximiser is one of few points (flat faces of the polar), and how many points those are."""
+    """Share of directions whose maximiser is one of few points (flat faces of the polar), and the number of these."""
     V = directions(len(X), count)
     points = rectify_ellipsoid(X, directions(X.shape[1], 7200))
     best = points[np.argmax(V @ points.T, axis=1)]

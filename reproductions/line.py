@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 class Line(torch.nn.Module):
-    """Networks ``sum_j a_j (u_j x + b_j)_+ + c`` side by side, one for each run; all parameters start at N(0, std^2)."""
+    """Networks ``sum_j a_j (u_j x + b_j)_+ + c`` side by side, one for each run; all but c start at N(0, std^2)."""
 
     def __init__(self, m: int, runs: int, std: float, seed: int = 0) -> None:
         super().__init__()
@@ -30,7 +30,9 @@ def line_squares(module: torch.nn.Module) -> torch.Tensor:
     return 0.5 * ((module.u**2).sum((1, 2)) + (module.a**2).sum((1, 2)))  # type: ignore[operator,union-attr]
 
 
-def train(x: Array, y: Array, *, beta: float, m: int, runs: int, std: float, steps: int, loss: str, rate: float) -> Descent:
+def train(
+    x: Array, y: Array, *, beta: float, m: int, runs: int, std: float, steps: int, loss: str, rate: float
+) -> Descent:
     """Gradient descent with momentum, all runs at once."""
     return descend(
         Line(m, runs, std), x[:, None], y, beta=beta, loss=loss, penalty=line_squares, rate=rate, momentum=0.9,

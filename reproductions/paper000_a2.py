@@ -41,6 +41,7 @@ def run(context: Context) -> Outcome:
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.7), layout="constrained")
     rows = []
     for size in sizes:
+
         def accuracies(module: torch.nn.Module) -> dict[str, float]:
             return {"train": accuracy(scores(module, X), y), "test": accuracy(scores(module, X_test), y_test)}
 
@@ -60,7 +61,8 @@ def run(context: Context) -> Outcome:
     train, best = (np.array([row[k] for row in rows]) for k in (2, 4))
     return Outcome(
         judge(np.ptp(best) < 5.0, np.ptp(train) < 10.0),
-        ours=f"best test accuracies {best.round(1).tolist()}, training {train.round(1).tolist()} % for batches of {sizes}",
+        ours=f"best test accuracies {best.round(1).tolist()}, training {train.round(1).tolist()} % for batches of "
+        f"{sizes}",
         sizes=f"n = {len(X)} (1000), {filters} filters (1000), {pixels} x {pixels} pixels, {seconds:g} s each, "
         "cross-entropy; CIFAR-10 for CIFAR-100",
         details=table(["batch", "epochs", "training accuracy", "test accuracy at the end", "best"], rows),

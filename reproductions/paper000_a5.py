@@ -16,7 +16,8 @@ from reproductions.normalised import accuracy, images, scores, train_bn, watched
 @experiment(
     "000-a5",
     title="Ablations: batch size, learning rate, optimiser, no normalisation",
-    claim="Batch size, learning rate and optimiser hardly change the best test accuracy, longer training only overfits, "
+    claim="Batch size, learning rate and optimiser hardly change the best test accuracy, longer training only "
+    "overfits, "
     "and a network without batch normalisation does worse.",
     paper="curves only (Fig. 6 to 12)",
 )
@@ -51,7 +52,8 @@ def run(context: Context) -> Outcome:
             descend(
                 module, X - mean, Y, beta=1e-4, rate=rate, momentum=0.9, epochs=epochs, batch_size=n // 5, records=30,
                 watch=lambda module: {
-                    "train": accuracy(scores(module, X - mean), y), "test": accuracy(scores(module, X_test - mean), y_test)
+                    "train": accuracy(scores(module, X - mean), y),
+                    "test": accuracy(scores(module, X_test - mean), y_test),
                 },
             )
         )  # fmt: skip
@@ -69,11 +71,12 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(np.ptp(tuned) < 4.0, longer[-1] <= longer.max() and longer.max() - best[base_name] < 2.0,
               best[bare] < best[base_name]),
-        ours=f"best test accuracies {min(tuned):.1f} to {max(tuned):.1f} % over batch sizes, rates and Adam; three times "
+        ours=f"best test accuracies {min(tuned):.1f} to {max(tuned):.1f} % over batch sizes, rates and Adam; three "
+        "times "
         f"as long {longer.max():.1f} (end {longer[-1]:.1f}); without normalisation {best[bare]:.1f}",
         sizes=f"n = {len(X)} (50000), d = {X.shape[1]} (3072), m = {m} (4096), CIFAR-10 only",
         details=table(
             ["", "training accuracy", "test accuracy at the end", "best test accuracy"],
-            [(name, float(watched(r, "train")[-1]), float(watched(r, "test")[-1]), best[name]) for name, r in runs.items()],
+            [(name, *(float(watched(r, part)[-1]) for part in ("train", "test")), best[name]) for name, r in runs.items()],
         ),
     )  # fmt: skip

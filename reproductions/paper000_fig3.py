@@ -11,7 +11,8 @@ from reproductions.framework import Context, Outcome, experiment, judge
     title="Batch normalisation, three classes: formula and gradient descent",
     claim="The formula finds in a second a global optimum that gradient descent does not reach; its test accuracy is "
     "lower than that of gradient descent.",
-    paper="formula 0.578 s, gradient descent 50 minutes for each of 5 runs; test accuracy 47.7 % (formula), 60.1 % (GD)",
+    paper="formula 0.578 s, gradient descent 50 minutes for each of 5 runs; test accuracy 47.7 % (formula), 60.1 % "
+    "(GD)",
 )
 def run(context: Context) -> Outcome:
     """n = 1500, d = 3072, m = 1000, beta = 1, three classes."""

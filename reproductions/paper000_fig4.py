@@ -63,8 +63,10 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(poor, equal),
         ours="test accuracy " + ", ".join(f"{value:.1f} % ({name})" for name, value in tests.items()),
-        sizes=f"n = {len(X)} (50000), d = {X.shape[1]} (3072), m = {m} (4096) for SGD, beta = {beta:g} of the mean loss",
+        sizes=f"n = {len(X)} (50000), d = {X.shape[1]} (3072), m = {m} (4096) for SGD, beta = {beta:g} of the mean "
+        "loss",
         details=table(["", "objective", "training accuracy", "test accuracy", "seconds (wall)", ""], rows)
-        + f"\n\nTruncation to {100 * RANK:.0f} % of the variance (about {kept} directions). SGD's accuracy is the best on "
+        + f"\n\nTruncation to {100 * RANK:.0f} % of the variance (about {kept} directions). SGD's accuracy is the best "
+        "on "
         "its way, as the paper chooses by test performance.",
     )

@@ -74,9 +74,11 @@ def run(context: Context) -> Outcome:
         f"their penalties {100 * min(excesses):+.1f} to {100 * max(excesses):+.1f} % of the formula's",
         sizes=f"six points of our own, Adam, {steps} steps, beta = {BETA:g} (a little below an exact fit)",
         details=table(
-            ["L", "smallest penalty (formula)", "gap", "formula to spline", "trained penalty", "trained to spline"], rows
+            ["L", "smallest penalty (formula)", "gap", "formula to spline", "trained penalty", "trained to spline"],
+            rows,
         )
-        + "\n\nFor L > 2 this holds for dense networks, whose ramps share the first layers. In the parallel networks of "
+        + "\n\nFor L > 2 this holds for dense networks, whose ramps share the first layers. In the parallel networks "
+        "of "
         "001 (Cor. 4.2 as printed) it does not: two equal changes of slope in branches of their own cost "
         f"{kinks:.3f} at L = 3, one kink between the two points {merged:.3f}. And where neighbouring changes of slope "
         "have one sign, the spline is one optimum of several.",

@@ -63,6 +63,8 @@ def run(context: Context) -> Outcome:
         ours=f"two layers: ranks by gradient descent {by_descent[::-1]} as by formula: {agree}; four layers: "
         f"{[r[0] for r in ranks]}, equal in all layers: {same}, as by formula: {match}",
         sizes=f"{steps} steps of gradient descent with momentum; beta of the mean loss",
-        details=f"Rows are exactly white (X^T X = n I): for other rows only the first step is at a singular value.\n\n"
-        + table(["beta (four layers)", "rank, formula", "objective, formula", "gap", "ranks, GD", "objective, GD"], rows),
+        details="Rows are exactly white (X^T X = n I): for other rows only the first step is at a singular value.\n\n"
+        + table(
+            ["beta (four layers)", "rank, formula", "objective, formula", "gap", "ranks, GD", "objective, GD"], rows
+        ),
     )

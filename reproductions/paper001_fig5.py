@@ -63,6 +63,9 @@ def run(context: Context) -> Outcome:
         sizes=f"{steps} steps",
         details=table(
             ["beta", "singular values, formula", "singular values, gradient descent"],
-            [(float(b), np.round(f, 4).tolist(), np.round(g, 4).tolist()) for b, f, g in zip(betas, formula, found)],
+            [
+                (float(b), np.round(f, 4).tolist(), np.round(g, 4).tolist())
+                for b, f, g in zip(betas, formula, found, strict=True)
+            ],
         ),
     )

@@ -24,6 +24,5 @@ def run(context: Context) -> Outcome:
         sizes=f"n = {n} (2000), {runs} runs (4) of {epochs} steps; CIFAR-10 for CIFAR-100",
         details=found.details
         + "\n\nThe accuracy of the formula is below that of gradient descent, as 000 A.4 reports for the same network "
-        "(47.7 % against 60.1 %), and against what 001 says."
-        * bool(found.formula_test < found.tests.mean()),
+        "(47.7 % against 60.1 %), and against what 001 says." * bool(found.formula_test < found.tests.mean()),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from bidual import ReLURegressor
 from reproductions.descent import Ensemble, descend
-from reproductions.framework import Context, Outcome, judge, experiment, table
+from reproductions.framework import Context, Outcome, experiment, judge, table
 
 X = np.column_stack([[-2.0, -1.0, 0.0, 1.0, 2.0], np.ones(5)])
 y = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
@@ -21,7 +21,8 @@ WIDTHS = (8, 15, 50)
 @experiment(
     "003-fig2",
     title="Ten runs of SGD against the optimum, m = 8, 15 and 50",
-    claim="With few neurons SGD is stuck above the convex optimum, with more of them more runs reach it; none goes below.",
+    claim="With few neurons SGD is stuck above the convex optimum, with more of them more runs reach it; none goes "
+    "below.",
     paper="optimum 0.001 (Table 1); curves: with m = 8 several of ten runs stay far above, with m = 50 hardly any",
 )
 def run(context: Context) -> Outcome:
@@ -37,9 +38,7 @@ def run(context: Context) -> Outcome:
     ends, rows, spent = [], [], 0.0
     for axis, m in zip(axes, WIDTHS, strict=True):
         ensemble = Ensemble(2, m, seeds=range(runs))
-        result = descend(
-            ensemble, X, y, beta=beta, rate=0.05, momentum=0.9, epochs=epochs, records=1000
-        )
+        result = descend(ensemble, X, y, beta=beta, rate=0.05, momentum=0.9, epochs=epochs, records=1000)
         axis.loglog(result.epochs, n * result.objectives, lw=0.8, color="C0", alpha=0.7)
         axis.axhline(optimum, color="C3", ls="--", label="proven optimum")
         axis.set(title=f"m = {m}", xlabel="epoch")
@@ -55,10 +54,12 @@ def run(context: Context) -> Outcome:
     lowest = min(end.min() for end in ends)
     return Outcome(
         judge(lowest >= n * best.lower_bound_, reached[0] < runs, reached[0] < reached[1] <= reached[2]),
-        ours=f"optimum {optimum:.7f}; lowest run {lowest:.7f}; runs that reach it: {reached} of {runs} for m = {WIDTHS}",
+        ours=f"optimum {optimum:.7f}; lowest run {lowest:.7f}; runs that reach it: {reached} of {runs} for m = "
+        f"{WIDTHS}",
         sizes=f"{epochs} epochs (the paper's number is unknown), momentum 0.9",
         details=f"Proven optimum {optimum:.9f} (relative gap {best.gap_:.0e}) of the sum of losses with beta = "
-        f"{BETA_PAPER:g}. A run has reached it if it rounds to 0.001 as the paper's does (below 1.5 times the optimum); "
+        f"{BETA_PAPER:g}. A run has reached it if it rounds to 0.001 as the paper's does (below 1.5 times the "
+        "optimum); "
         f"decay by such a small beta takes very long.\n\n"
         + table(["m", "best run", "median", "worst", "reached"], rows),
         numbers={

@@ -23,7 +23,8 @@ def small(images: np.ndarray) -> np.ndarray:
     "003-fig4",
     title="Two classes of CIFAR-10, n = 106, d = 100, m = 12: SGD and Alg1 to Alg3",
     claim="Alg1, the convex program, reaches the lowest objective and the highest test accuracy.",
-    paper="objective 0.0042 (GD), 0.0022 (Alg1), 0.0032 (Alg2), 0.0032 (Alg3); test accuracy 62.75, 66.80, 60.15, 60.20 %",
+    paper="objective 0.0042 (GD), 0.0022 (Alg1), 0.0032 (Alg2), 0.0032 (Alg3); test accuracy 62.75, 66.80, 60.15, "
+    "60.20 %",
 )
 def run(context: Context) -> Outcome:
     """Birds and cats as 10 x 10 grey images, hinge loss."""

@@ -24,7 +24,8 @@ PAPER: dict[str, dict[str, tuple[float, float, float | None]]] = {
     "003-table1",
     title="Training times, objectives and test accuracies of Fig. 2 to 5",
     claim="The convex programs end lower than gradient descent, in significantly less time.",
-    paper="SGD 420.7 s against 1.2 s (Fig. 2), 890 s against 118 s (3), 625 s against 108 s (4), 65 s against 1.4 s (5)",
+    paper="SGD 420.7 s against 1.2 s (Fig. 2), 890 s against 118 s (3), 625 s against 108 s (4), 65 s against 1.4 s "
+    "(5)",
 )
 def run(context: Context) -> Outcome:
     """From the records of the four experiments: run them before this one."""
@@ -56,6 +57,7 @@ def run(context: Context) -> Outcome:
             ["figure", "method", "seconds, paper", "seconds, ours (wall)", "objective, paper", "objective, ours",
              "test %, paper", "test %, ours"], rows
         )
-        + "\n\nOur gradient descent trains all runs at once, and stops after a number of epochs that we chose: its times "
+        + "\n\nOur gradient descent trains all runs at once, and stops after a number of epochs that we chose: its "
+        "times "
         "are an order of magnitude, not a measurement of the paper's.",
     )  # fmt: skip

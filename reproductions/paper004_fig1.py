@@ -17,12 +17,13 @@ labels = np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
 @experiment(
     "004-fig1",
     title="One input: deviation from the linear spline against the size of the initial weights",
-    claim="Without regularisation gradient descent fits the linear spline if the initial weights are small, and something "
+    claim="Without regularisation gradient descent fits the linear spline if the initial weights are small, and "
+    "something "
     "else if they are large; the optimum is the spline, for the hinge loss too.",
     paper="curves only: the deviation vanishes below a critical standard deviation of the initial weights",
 )
 def run(context: Context) -> Outcome:
-    """Six points, networks of 50 and 200 neurons with free biases; SplineRegressor and SplineClassifier for beta = 0."""
+    """Six points, networks of 50 and 200 neurons with free biases; the optima for beta = 0."""
     grid = np.linspace(x[0], x[-1], 600)
     spline = np.interp(grid, x, y)
     best = SplineRegressor(beta=0.0).fit(x[:, None], y)
@@ -62,11 +63,16 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(exact < 1e-6, deviations[:, 0].max() < 0.1, bool((deviations[:, -1] > 2 * deviations[:, 0]).all())),
         ours=f"optimum on the spline to {exact:.0e}; deviation of gradient descent {deviations[0, 0]:.3f} / "
-        f"{deviations[1, 0]:.3f} (std {stds[0]:g}), {deviations[0, -1]:.3f} / {deviations[1, -1]:.3f} (std {stds[-1]:g}) "
+        f"{deviations[1, 0]:.3f} (std {stds[0]:g}), {deviations[0, -1]:.3f} / {deviations[1, -1]:.3f} (std "
+        f"{stds[-1]:g}) "
         f"for m = {widths[0]} / {widths[1]}",
         sizes=f"{runs} runs of {steps} steps for each point; the paper's points are not published",
         details=table(
-            ["std of the initial weights", *(f"deviation, m = {m}" for m in widths), *(f"loss, m = {m}" for m in widths)],
+            [
+                "std of the initial weights",
+                *(f"deviation, m = {m}" for m in widths),
+                *(f"loss, m = {m}" for m in widths),
+            ],
             [(float(s), *map(float, deviations[:, j]), *map(float, fitted[:, j])) for j, s in enumerate(stds)],
         )
         + f"\n\nSmallest penalty through the points {best.objective_:.6f} (gap {best.gap_:.0e}), of margin one "

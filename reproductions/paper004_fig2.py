@@ -24,6 +24,7 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(bool(answer), difference < 1e-6),
         ours=f"is_spike_free: {answer.status}; support functions of set and relaxation differ by {difference:.0e}",
-        details=f"Rows {X.tolist()}: {answer.reason}. The exact support function agrees with 40000 points of the set to "
+        details=f"Rows {X.tolist()}: {answer.reason}. The exact support function agrees with 40000 points of the set "
+        "to "
         f"{exact_to(X, V):.0e}.",
     )

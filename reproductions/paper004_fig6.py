@@ -42,7 +42,9 @@ def run(context: Context) -> Outcome:
         gaps = {}
         for label, beta in BETAS.items():
             method = "exact" if np.linalg.matrix_rank(X) <= 3 else "adaptive"
-            fit = ReLURegressor(beta, method=method, bias=False, fit_intercept=False, tol=1e-6, random_state=0).fit(X, y)
+            fit = ReLURegressor(beta, method=method, bias=False, fit_intercept=False, tol=1e-6, random_state=0).fit(
+                X, y
+            )
             ends = [
                 descend(
                     Ensemble(X.shape[1], m, seeds=range(starts)), X, y, beta=beta, optimiser="adam", rate=0.03,
@@ -66,11 +68,21 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(all(closes), all(decreasing)),
         ours="gap below 2 % from m = " + ", ".join(f"{m} ({name})" for name, m in where.items()),
-        sizes=f"best of {starts} runs of Adam of {steps} steps at each width; biases are regularised (the paper's are free)",
+        sizes=f"best of {starts} runs of Adam of {steps} steps at each width; biases are regularised (the paper's are "
+        "free)",
         details=table(
-            ["data", "beta", "optimum over all widths", "its gap", "its neurons", "closed from m =", "gaps for m = 1 to 8"],
+            [
+                "data",
+                "beta",
+                "optimum over all widths",
+                "its gap",
+                "its neurons",
+                "closed from m =",
+                "gaps for m = 1 to 8",
+            ],
             rows,
         )
-        + "\n\nWith a small beta Adam itself does not reach the optimum of wide networks: what is left is its error, not a "
+        + "\n\nWith a small beta Adam itself does not reach the optimum of wide networks: what is left is its error, "
+        "not a "
         "duality gap.",
     )

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from bidual import SplineClassifier
+from reproductions.descent import LOSSES, Descent
 from reproductions.framework import Context, Outcome, experiment, judge, table
 from reproductions.line import Line, line_squares, outputs, train
-from reproductions.descent import LOSSES, Descent
 
 BETA, M = 1e-3, 10
 #: (a) two changes of sign; (b) every label differs from its neighbours'.
@@ -22,7 +22,8 @@ SETS = {
 @experiment(
     "004-fig7",
     title="Hinge loss on one input: formula and gradient descent",
-    claim="The l1 support vector machine of Theorem 5.2 gives the optimum, which gradient descent may miss; where labels "
+    claim="The l1 support vector machine of Theorem 5.2 gives the optimum, which gradient descent may miss; where "
+    "labels "
     "do not change the fit has no kink.",
     paper="L_t <= L_gd in both examples (values in the picture)",
 )
@@ -56,7 +57,8 @@ def run(context: Context) -> Outcome:
     stuck = rows[1][6]
     return Outcome(
         judge(never_below, stuck > 0, at_changes),
-        ours=f"(a) {rows[0][1]:.6f} against {rows[0][4]:.6f} (best of GD), (b) {rows[1][1]:.6f} against {rows[1][4]:.6f}; "
+        ours=f"(a) {rows[0][1]:.6f} against {rows[0][4]:.6f} (best of GD), (b) {rows[1][1]:.6f} against "
+        f"{rows[1][4]:.6f}; "
         f"{stuck} of {runs} runs more than 2 % above in (b); kinks only where labels change: {at_changes}",
         sizes=f"{runs} runs of {steps} steps, beta = {BETA:g} of the mean loss; the paper's points are not published",
         details=table(["set", "optimum", "gap", "neurons", "best of GD", "median of GD", "runs 2 % above"], rows)
@@ -82,15 +84,25 @@ def _surface(axis: plt.Axes, x: np.ndarray, y: np.ndarray, fit: SplineClassifier
 
     origin, p, q = flat(start, worst), flat(gd.module, worst), flat(best, 0)  # type: ignore[arg-type]
     first, second = np.meshgrid(np.linspace(-0.5, 1.5, 80), np.linspace(-0.5, 1.5, 80))
-    points = origin + torch.as_tensor(first.ravel())[:, None] * (p - origin) + torch.as_tensor(second.ravel())[:, None] * (q - origin)
+    points = (
+        origin
+        + torch.as_tensor(first.ravel())[:, None] * (p - origin)
+        + torch.as_tensor(second.ravel())[:, None] * (q - origin)
+    )
     plane = Line(width, len(points), 0.0)
     with torch.no_grad():
         for i, part in enumerate((plane.u, plane.b, plane.a)):
             part[:, 0] = points[:, i * width : (i + 1) * width]
         plane.c[:, 0] = points[:, -1]
-        values = LOSSES["hinge"](plane(torch.as_tensor(x[:, None])), torch.as_tensor(y[:, None])) + BETA * line_squares(plane)
+        values = LOSSES["hinge"](plane(torch.as_tensor(x[:, None])), torch.as_tensor(y[:, None])) + BETA * line_squares(
+            plane
+        )
     axis.contourf(first, second, np.log10(values.numpy().reshape(first.shape)), levels=30, cmap="viridis")
-    for point, color, label in (((0, 0), "black", "start"), ((1, 0), "red", "gradient descent"), ((0, 1), "lime", "optimum")):
+    for point, color, label in (
+        ((0, 0), "black", "start"),
+        ((1, 0), "red", "gradient descent"),
+        ((0, 1), "lime", "optimum"),
+    ):
         axis.plot(*point, "o", color=color, ms=7, label=label)
     axis.set(title="log of the objective of (b) on a plane", xticks=[], yticks=[])
     axis.legend(fontsize=8, loc="lower right")

@@ -62,7 +62,8 @@ def run(context: Context) -> Outcome:
     ours, theirs = (values.mean(axis=1) for values in accuracy.values())
     return Outcome(
         judge(bool(ours.mean() > theirs.mean()), min(excess) > -1e-6),
-        ours=f"mean test accuracy {ours.round(2).tolist()} (optimum), {theirs.round(2).tolist()} % (GD) for n = {sizes}; "
+        ours=f"mean test accuracy {ours.round(2).tolist()} (optimum), {theirs.round(2).tolist()} % (GD) for n = "
+        f"{sizes}; "
         f"objective of GD {100 * np.median(excess):.2g} % above the optimum (median), never below",
         sizes=f"{sets} data sets for each n, {steps} steps, 20 neurons, beta = {BETA:g}",
         details=table(

@@ -50,8 +50,9 @@ def write_page(folder: Path, page: Path, experiments: Mapping[str, Experiment]) 
     records = [read_json(path) for name in experiments if (path := folder / f"{name}.json").exists()]
     lines = [HEADER, "| experiment | claim | paper | ours | CPU s | size | verdict |", "|" + "---|" * 7]
     for record in records:
-        cells = (_link(record), record["claim"], record["paper"], record["ours"], f"{record.get('cpu_seconds', record['seconds']):.0f}",
-                 record["size"], f"**{record['verdict']}**")  # fmt: skip
+        spent = f"{record.get('cpu_seconds', record['seconds']):.0f}"
+        verdict = f"**{record['verdict']}**"
+        cells = (_link(record), *(record[key] for key in ("claim", "paper", "ours")), spent, record["size"], verdict)
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
     for record in records:
         lines += ["", *_section(record, os.path.relpath(folder, page.parent))]

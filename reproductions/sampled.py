@@ -123,7 +123,8 @@ def compare(
         + ", ".join(f"{v[1]:.4g} ({label})" for label, v in medians.items()),
         sizes=f"{runs} runs of {epochs} epochs, convex programs from {solved} of the starts{sizes}",
         details=table(["", "objective (sum of losses)", task.score_name, "seconds (wall)"], rows)
-        + f"\n\nn = {n}, d = {d}, m = {task.m}, batches of {task.batch}, beta = {task.beta:.3g}, rate {rate:g}. Medians "
+        + f"\n\nn = {n}, d = {d}, m = {task.m}, batches of {task.batch}, beta = {task.beta:.3g}, rate {rate:g}. "
+        "Medians "
         f"over starts. Column generation over all patterns (adaptive) ended with a relative gap of {gap:.1e} (limit "
         f"{time_limit:g} s). SGD's time is that of all {runs} runs, "
         "trained at once. Alg1 has the patterns of the trained network, Alg2 those of the initial one, Alg3 also "
@@ -135,7 +136,9 @@ def compare(
     )
 
 
-def _draw(context: Context, task: Task, run: Any, results: dict[str, list[tuple[float, float, float]]], name: str) -> None:
+def _draw(
+    context: Context, task: Task, run: Any, results: dict[str, list[tuple[float, float, float]]], name: str
+) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.7), layout="constrained")
     tests = np.array(run.watched)
     for axis, curves, column, label in (
