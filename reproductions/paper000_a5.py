@@ -77,6 +77,6 @@ def run(context: Context) -> Outcome:
         sizes=f"n = {len(X)} (50000), d = {X.shape[1]} (3072), m = {m} (4096), CIFAR-10 only",
         details=table(
             ["", "training accuracy", "test accuracy at the end", "best test accuracy"],
-            [(name, *(float(watched(r, part)[-1]) for part in ("train", "test")), best[name]) for name, r in runs.items()],
+            [(name, *(float(watched(r, k)[-1]) for k in ("train", "test")), best[name]) for name, r in runs.items()],
         ),
     )  # fmt: skip
