@@ -24,7 +24,7 @@ def run(context: Context) -> Outcome:
     """Two layers 20-50-5 and four layers 5-50-30-40-5, by formula and by gradient descent."""
     X, Y = data()
     jumps = rank_jumps(X, Y)
-    steps = context.pick(quick=2_000, default=10_000)
+    steps = context.pick(quick=1_200, default=8_000)
     checks = np.concatenate([[0.5 * jumps[-1]], np.sqrt(jumps[1:] * jumps[:-1])[::-1], [1.1 * jumps[0]]])
     near = np.sort(np.concatenate([0.999 * jumps, 1.001 * jumps, checks]))
     formula = rank_path(X, Y, near)
