@@ -11,14 +11,17 @@ from reproductions.framework import Context, Outcome, experiment, judge, table
 from reproductions.normalised import accuracy, images, scores, watched
 
 
-def cnn(filters: int, pixels: int) -> torch.nn.Sequential:
-    """Three convolutions 3 x 3 with batch normalisation, ReLU and average pooling, and a linear layer."""
+def cnn(filters: int, pixels: int, full_batch: bool) -> torch.nn.Sequential:
+    """Three convolutions 3 x 3 with batch normalisation, ReLU and average pooling, and a linear layer.
+
+    The statistics for inference are running averages, or those of the last step with full batches (000 A.1).
+    """
     torch.manual_seed(0)
     layers: list[torch.nn.Module] = [torch.nn.Unflatten(1, (3, pixels, pixels))]
     for channels in (3, filters, filters):
         layers += [
             torch.nn.Conv2d(channels, filters, 3, padding=1, bias=False),
-            torch.nn.BatchNorm2d(filters),
+            torch.nn.BatchNorm2d(filters, momentum=1.0 if full_batch else 0.1),
             torch.nn.ReLU(),
             torch.nn.AvgPool2d(2),
         ]
@@ -49,7 +52,8 @@ def run(context: Context) -> Outcome:
 
     for size in sizes:
         run = descend(
-            cnn(filters, pixels), X, y, beta=1e-4, loss="softmax", rate=0.1 * size / n, momentum=0.9,
+            cnn(filters, pixels, size == n), X, y, beta=1e-4, loss="softmax", rate=0.1 * size / n, momentum=0.9,
+            cosine=True,
             epochs=epochs, batch_size=size, records=20, watch=accuracies,
         )  # fmt: skip
         for axis, part in zip(axes, ("train", "test"), strict=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bidual._files import read_json, write_atomically, write_json
-from reproductions.framework import Context, Experiment, Outcome
+from reproductions.framework import Context, Experiment, Outcome, Verdict
 
 HEADER = """\
 # The five papers, reproduced
@@ -48,7 +49,15 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
 def write_page(folder: Path, page: Path, experiments: Mapping[str, Experiment]) -> None:
     """The table of all stored outcomes, then each of them with its details and figures."""
     records = [read_json(path) for name in experiments if (path := folder / f"{name}.json").exists()]
-    lines = [HEADER, "| experiment | claim | paper | ours | CPU s | size | verdict |", "|" + "---|" * 7]
+    counts = Counter(record["verdict"] for record in records)
+    tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    lines = [
+        HEADER,
+        f"{len(records)} experiments: {tally}.",
+        "",
+        "| experiment | claim | paper | ours | CPU s | size | verdict |",
+        "|" + "---|" * 7,
+    ]
     for record in records:
         spent = f"{record.get('cpu_seconds', record['seconds']):.0f}"
         verdict = f"**{record['verdict']}**"

@@ -16,6 +16,7 @@ from bidual.cli.commands import VERBOSE, argument, command
     argument("names", nargs="*", metavar="NAME", help="experiments, such as 003-fig2, or beginnings of their names"),
     argument("--list", action="store_true", dest="list_all", help="list all experiments"),
     argument("--all", action="store_true", dest="run_all", help="run all experiments"),
+    argument("--page", action="store_true", help="only write the page of results again, from their records"),
     argument("--quick", action="store_true", help="small sizes: minutes for everything"),
     argument("--full", action="store_true", help="the sizes of the papers: hours"),
     argument("--data", type=Path, metavar="DIR", help="folder of data sets (NPZ files)"),
@@ -39,14 +40,18 @@ def reproduce(args: argparse.Namespace) -> None:
     for name in args.names:
         if not any(known.startswith(name) for known in experiments):
             raise ValueError(f"there is no experiment {name!r}; bidual reproduce --list names them")
+    home = args.out if args.out is not None else Path(str(framework.__file__)).parent
+    folder = home / "results"
+    if args.page:
+        results.write_page(folder, home / "RESULTS.md", experiments)
+        print(f"results: {home / 'RESULTS.md'}")
+        return
     chosen = [e for e in experiments.values() if args.run_all or any(e.name.startswith(name) for name in args.names)]
     if not chosen:
-        raise argparse.ArgumentError(None, "name an experiment, or give --all or --list")
+        raise argparse.ArgumentError(None, "name an experiment, or give --all, --list or --page")
     if args.data is not None and not args.data.is_dir():
         raise NotADirectoryError(f"{args.data} is not a folder")
     size = framework.Size("quick" if args.quick else "full" if args.full else "default")
-    home = args.out if args.out is not None else Path(str(framework.__file__)).parent
-    folder = home / "results"
     folder.mkdir(parents=True, exist_ok=True)
     sets, failed = data.Data(args.data, args.download), []
     for experiment in chosen:
