@@ -42,7 +42,7 @@ def run(context: Context) -> Outcome:
         gates=[own, clusters], random_state=0, time_limit=context.pick(quick=40.0, default=300.0, full=3600.0),
     ).fit(X, y)  # fmt: skip
     context.log(f"GD {trained.objective:.6f}, convex {fit.objective_:.6f}, gap {fit.gap_:.1e}")
-    found, signs = units(fit.network_.gate_vectors()), np.sign(fit.network_.output_weights[:, 0])
+    found, signs = units(fit.network_.gate_vectors()[:, : own.shape[1]]), np.sign(fit.network_.output_weights[:, 0])
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     nearest = []
     for axis, sign in zip(axes, (1.0, -1.0), strict=True):
