@@ -32,7 +32,7 @@ def run(context: Context) -> Outcome:
     def norms(module: torch.nn.Module) -> list[tuple[float, float]]:
         return [(float(W.norm()), float(torch.linalg.matrix_norm(W, 2))) for W in weights(module)]
 
-    linear = trained([5, 50, 30, 40, 5], X, Y, beta, steps, watch=norms)
+    linear = trained([5, 50, 30, 40, 5], X, Y, beta, steps, watch=norms, records=steps // 10)
     curves = np.array(linear.watched)  # (records, layers, 2)
     spread = float((curves[-1].max(0) / curves[-1].min(0) - 1).max())
 
@@ -58,7 +58,7 @@ def run(context: Context) -> Outcome:
         axes[0].plot(linear.epochs, curves[:, layer, 1], color=f"C{layer}", label=f"W{layer + 1}")
     axes[0].axhline(np.linalg.norm(fit.network_.layers[0]), color="0.3", ls=":", label="formula")
     axes[0].axhline(np.linalg.norm(fit.network_.layers[0], 2), color="0.3", ls=":")
-    axes[0].set(xlabel="step", title="operator (solid) and Frobenius (dashed) norms", ylim=(0, None))
+    axes[0].set(xlabel="step", title="operator (solid) and Frobenius (dashed) norms", ylim=(0, None), xscale="log")
     axes[0].legend(frameon=False)
     for layer in range(ranks.shape[1]):
         axes[1].plot(relu.epochs, ranks[:, layer], color=f"C{layer}", label=f"W{layer + 1}")
