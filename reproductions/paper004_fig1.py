@@ -28,13 +28,14 @@ def run(context: Context) -> Outcome:
     spline = np.interp(grid, x, y)
     best = SplineRegressor(beta=0.0).fit(x[:, None], y)
     exact = float(np.abs(best.predict(grid[:, None]) - spline).max())
-    stds, widths, runs = np.array([0.01, 0.05, 0.2, 0.5, 1.0, 2.0]), (50, 200), context.pick(quick=5, default=20)
-    steps = context.pick(quick=4_000, default=30_000)
+    stds = np.array(context.pick(quick=[0.02, 0.1, 0.5, 2.0], default=[0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]))
+    widths, runs = (50, 200), context.pick(quick=5, default=20)
+    steps = context.pick(quick=5_000, default=40_000)
     deviations, small = np.zeros((len(widths), len(stds))), None
     fitted = np.zeros_like(deviations)
     for i, m in enumerate(widths):
         for j, std in enumerate(stds):
-            rate = 0.05 / max(1.0, m * std**2)  # larger weights need shorter steps
+            rate = 0.02 / max(1.0, m * std**2)  # larger weights need shorter steps
             result = train(x, y, beta=0.0, m=m, runs=runs, std=std, steps=steps, loss="squared", rate=rate)
             F = outputs(result, grid)
             deviations[i, j] = np.abs(F - spline).max(axis=1).mean()
