@@ -77,6 +77,6 @@ def compare(context: Context, name: str, *, classes: int, n: int, m: int, runs: 
         ends=ends,
         tests=tests,
         details=f"Proven gap of the formula {fit.gap_:.0e}; {m} neurons and rate {chosen:g} for gradient descent. "
-        f"Classes of CIFAR-10 stand in for those of CIFAR-100.\n\n"
+        "Classes of CIFAR-10 stand in for those of CIFAR-100.\n\n"
         + table(["", "objective (sum of losses)", "test accuracy (%)", "seconds (wall)"], rows),
     )

@@ -17,8 +17,7 @@ from reproductions.normalised import accuracy, images, scores, train_bn, watched
     "000-a5",
     title="Ablations: batch size, learning rate, optimiser, no normalisation",
     claim="Batch size, learning rate and optimiser hardly change the best test accuracy, longer training only "
-    "overfits, "
-    "and a network without batch normalisation does worse.",
+    "overfits, and a network without batch normalisation does worse.",
     paper="curves only (Fig. 6 to 12)",
 )
 def run(context: Context) -> Outcome:
@@ -72,8 +71,7 @@ def run(context: Context) -> Outcome:
         judge(np.ptp(tuned) < 4.0, longer[-1] <= longer.max() and longer.max() - best[base_name] < 2.0,
               best[bare] < best[base_name]),
         ours=f"best test accuracies {min(tuned):.1f} to {max(tuned):.1f} % over batch sizes, rates and Adam; three "
-        "times "
-        f"as long {longer.max():.1f} (end {longer[-1]:.1f}); without normalisation {best[bare]:.1f}",
+        f"times as long {longer.max():.1f} (end {longer[-1]:.1f}); without normalisation {best[bare]:.1f}",
         sizes=f"n = {len(X)} (50000), d = {X.shape[1]} (3072), m = {m} (4096), CIFAR-10 only",
         details=table(
             ["", "training accuracy", "test accuracy at the end", "best test accuracy"],

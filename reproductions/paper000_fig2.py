@@ -12,9 +12,8 @@ from reproductions.whitened import MODELS, train_pair
 @experiment(
     "000-fig2",
     title="Cosine of the hidden weights to their start, along each singular direction of the data",
-    claim="With batch normalisation SGD moves the leading directions and hardly the last ones; in the whitened model "
-    "it "
-    "moves all directions about equally.",
+    claim="With batch normalisation SGD moves the leading directions and hardly the last ones; in the whitened "
+    "model it moves all directions about equally.",
     paper="curves only",
 )
 def run(context: Context) -> Outcome:

@@ -68,7 +68,6 @@ def run(context: Context) -> Outcome:
         sizes=f"n = {len(X)} (50000), d = {X.shape[1]} (3072), m = {m} (4096) for SGD, beta = {beta:g} of the mean "
         "loss",
         details=table(["", "objective", "training accuracy", "test accuracy", "seconds (wall)", ""], rows)
-        + f"\n\nTruncation to {100 * RANK:.0f} % of the variance (about {kept} directions). SGD's accuracy is the best "
-        "on "
-        "its way, as the paper chooses by test performance.",
+        + f"\n\nTruncation to {100 * RANK:.0f} % of the variance (about {kept} directions). SGD's accuracy is the "
+        "best on its way, as the paper chooses by test performance.",
     )

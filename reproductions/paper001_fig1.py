@@ -70,16 +70,15 @@ def run(context: Context) -> Outcome:
     kinks, merged = (float(depths[1] / 2 * v) for v in (2.0, 2.0 ** (2 / 3)))
     return Outcome(
         judge(max(formula_errors) < 1e-9, max(errors) < 0.1, min(excesses) > -0.03),
-        ours=f"formula on the spline to {max(formula_errors):.0e}; trained networks at most {max(errors):.3f} from it, "
-        f"their penalties {100 * min(excesses):+.1f} to {100 * max(excesses):+.1f} % of the formula's",
+        ours=f"formula on the spline to {max(formula_errors):.0e}; trained networks at most {max(errors):.3f} from "
+        f"it, their penalties {100 * min(excesses):+.1f} to {100 * max(excesses):+.1f} % of the formula's",
         sizes=f"six points of our own, Adam, {steps} steps, beta = {BETA:g} (a little below an exact fit)",
         details=table(
             ["L", "smallest penalty (formula)", "gap", "formula to spline", "trained penalty", "trained to spline"],
             rows,
         )
-        + "\n\nFor L > 2 this holds for dense networks, whose ramps share the first layers. In the parallel networks "
-        "of "
-        "001 (Cor. 4.2 as printed) it does not: two equal changes of slope in branches of their own cost "
-        f"{kinks:.3f} at L = 3, one kink between the two points {merged:.3f}. And where neighbouring changes of slope "
-        "have one sign, the spline is one optimum of several.",
+        + "\n\nFor L > 2 this holds for dense networks, whose ramps share the first layers. In the parallel "
+        "networks of 001 (Cor. 4.2 as printed) it does not: two equal changes of slope in branches of their own "
+        f"cost {kinks:.3f} at L = 3, one kink between the two points {merged:.3f}. And where neighbouring changes of "
+        "slope have one sign, the spline is one optimum of several.",
     )

@@ -16,8 +16,8 @@ from reproductions.linear_teacher import data, trained
 @experiment(
     "001-fig2",
     title="Rank of the layers of linear networks against beta",
-    claim="The rank of a two-layer linear network changes where beta passes a singular value of Y^T X, and all layers "
-    "of a four-layer one have the same rank, which falls with beta.",
+    claim="The rank of a two-layer linear network changes where beta passes a singular value of Y^T X, and all "
+    "layers of a four-layer one have the same rank, which falls with beta.",
     paper="curves only: rank of W1 from 5 to 0 with steps at the five singular values; equal ranks for four betas",
 )
 def run(context: Context) -> Outcome:

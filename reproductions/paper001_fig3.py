@@ -17,8 +17,8 @@ from reproductions.linear_teacher import data, trained
 @experiment(
     "001-fig3",
     title="Norms of the layers of a linear network, ranks of those of a ReLU network on rank-one data",
-    claim="All hidden layers of a linear network get the same operator and Frobenius norms, and on rank-one data all "
-    "layers of a ReLU network converge to rank one.",
+    claim="All hidden layers of a linear network get the same operator and Frobenius norms, and on rank-one data "
+    "all layers of a ReLU network converge to rank one.",
     paper="curves only",
 )
 def run(context: Context) -> Outcome:

@@ -59,8 +59,7 @@ def sample(context: Context, name: str) -> tuple[NDArray[np.float64], ...]:
     "001-fig4",
     title="Whitened MNIST and CIFAR-10, (n, d) = (60, 90), ten classes, L = 3, 4, 5: formula and SGD",
     claim="The formula of Thm 4.3 reaches the optimal training objective, which SGD does not go below, and a higher "
-    "test "
-    "accuracy.",
+    "test accuracy.",
     paper="curves only: formula at or below SGD in training objective, above it in test accuracy",
 )
 def run(context: Context) -> Outcome:
@@ -102,15 +101,13 @@ def run(context: Context) -> Outcome:
     context.save(figure, "001-fig4.png")
     return Outcome(
         judge(all(optimal), all(dense_above), all(better)),
-        ours=f"no parallel network below the formula: {all(optimal)}; dense networks above it in {sum(dense_above)} of "
-        "6 "
-        f"cases; test accuracy of the formula not below dense SGD's in {sum(better)} of 6",
+        ours=f"no parallel network below the formula: {all(optimal)}; dense networks above it in {sum(dense_above)} "
+        f"of 6 cases; test accuracy of the formula not below dense SGD's in {sum(better)} of 6",
         sizes=f"{steps} steps, beta = {N_BETA:g} of the sum of losses",
         details=table(
             ["data", "L", "formula", "gap", "dense SGD", "parallel SGD", "test %, formula", "dense", "parallel"], rows
         )
         + "\n\nThe formula is proven optimal among 001's parallel networks. A dense network of more than two layers "
-        "can "
-        "pass classes through fewer neurons than there are classes, and be below it; 001 leaves dense networks open, "
-        "but compares with them.",
+        "can pass classes through fewer neurons than there are classes, and be below it; 001 leaves dense networks "
+        "open, but compares with them.",
     )

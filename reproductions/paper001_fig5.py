@@ -58,8 +58,8 @@ def run(context: Context) -> Outcome:
     context.save(figure, "001-fig5.png")
     return Outcome(
         judge(inside > 0.999, error < 0.03),
-        ours=f"smallest part of a neuron's squared length in the span of the first two: {inside:.5f}; singular values "
-        f"of W1 as by formula to {error:.1g}",
+        ours=f"smallest part of a neuron's squared length in the span of the first two: {inside:.5f}; singular "
+        f"values of W1 as by formula to {error:.1g}",
         sizes=f"{steps} steps",
         details=table(
             ["beta", "singular values, formula", "singular values, gradient descent"],

@@ -19,8 +19,8 @@ def units(rows: np.ndarray) -> np.ndarray:
 @experiment(
     "003-fig11",
     title="Distances between the filters of gradient descent and those of the convex program of Fig. 10",
-    claim="The neurons that the convex program puts on the sign patterns of gradient descent match those that gradient "
-    "descent found.",
+    claim="The neurons that the convex program puts on the sign patterns of gradient descent match those that "
+    "gradient descent found.",
     paper="a picture: small distances on the diagonal of GD's patterns",
 )
 def run(context: Context) -> Outcome:
@@ -64,8 +64,7 @@ def run(context: Context) -> Outcome:
         judge(float(np.median(matched)) < 0.25, fit.objective_ <= trained.objective * (1 + 1e-6)),
         ours=f"{len(own)} filters of gradient descent: median distance to the nearest of {len(found)} convex ones "
         f"{np.median(matched):.3f} (between different filters of GD {np.median(random):.3f}); objective "
-        f"{fit.objective_:.5f} "
-        f"against {trained.objective:.5f}",
+        f"{fit.objective_:.5f} against {trained.objective:.5f}",
         sizes=f"n = {n} (195), {len(clusters)} clusters (50), {epochs} epochs, beta = {BETA:g}",
         details=table(
             ["quantile", "distance of GD's filters to the nearest convex one"],

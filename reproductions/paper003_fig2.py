@@ -59,8 +59,7 @@ def run(context: Context) -> Outcome:
         sizes=f"{epochs} epochs (the paper's number is unknown), momentum 0.9",
         details=f"Proven optimum {optimum:.9f} (relative gap {best.gap_:.0e}) of the sum of losses with beta = "
         f"{BETA_PAPER:g}. A run has reached it if it rounds to 0.001 as the paper's does (below 1.5 times the "
-        "optimum); "
-        f"decay by such a small beta takes very long.\n\n"
+        "optimum); decay by such a small beta takes very long.\n\n"
         + table(["m", "best run", "median", "worst", "reached"], rows),
         numbers={
             "SGD": {"seconds": spent, "objective": float(np.median(ends[-1]))},

@@ -58,6 +58,5 @@ def run(context: Context) -> Outcome:
              "test %, paper", "test %, ours"], rows
         )
         + "\n\nOur gradient descent trains all runs at once, and stops after a number of epochs that we chose: its "
-        "times "
-        "are an order of magnitude, not a measurement of the paper's.",
+        "times are an order of magnitude, not a measurement of the paper's.",
     )  # fmt: skip

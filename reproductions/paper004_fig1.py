@@ -18,8 +18,7 @@ labels = np.array([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
     "004-fig1",
     title="One input: deviation from the linear spline against the size of the initial weights",
     claim="Without regularisation gradient descent fits the linear spline if the initial weights are small, and "
-    "something "
-    "else if they are large; the optimum is the spline, for the hinge loss too.",
+    "something else if they are large; the optimum is the spline, for the hinge loss too.",
     paper="curves only: the deviation vanishes below a critical standard deviation of the initial weights",
 )
 def run(context: Context) -> Outcome:
@@ -65,8 +64,7 @@ def run(context: Context) -> Outcome:
         judge(exact < 1e-6, deviations[:, 0].max() < 0.1, bool((deviations[:, -1] > 2 * deviations[:, 0]).all())),
         ours=f"optimum on the spline to {exact:.0e}; deviation of gradient descent {deviations[0, 0]:.3f} / "
         f"{deviations[1, 0]:.3f} (std {stds[0]:g}), {deviations[0, -1]:.3f} / {deviations[1, -1]:.3f} (std "
-        f"{stds[-1]:g}) "
-        f"for m = {widths[0]} / {widths[1]}",
+        f"{stds[-1]:g}) for m = {widths[0]} / {widths[1]}",
         sizes=f"{runs} runs of {steps} steps for each point; the paper's points are not published",
         details=table(
             [

@@ -39,8 +39,7 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(found > 0.6, found > noise + 0.2),
         ours=f"{model.n_filters_} filters of {count} patches; median cosine to the nearest of {len(patches)} other "
-        "patches "
-        f"{found:.3f} (random filters {noise:.3f})",
+        f"patches {found:.3f} (random filters {noise:.3f})",
         sizes=f"patches of 6 x 6 pixels from 2000 images, {count} drawn",
         details=f"Patches with the signs of their entries mixed at random have {mixed:.3f}.",
     )

@@ -25,6 +25,5 @@ def run(context: Context) -> Outcome:
         judge(bool(answer), difference < 1e-6),
         ours=f"is_spike_free: {answer.status}; support functions of set and relaxation differ by {difference:.0e}",
         details=f"Rows {X.tolist()}: {answer.reason}. The exact support function agrees with 40000 points of the set "
-        "to "
-        f"{exact_to(X, V):.0e}.",
+        f"to {exact_to(X, V):.0e}.",
     )

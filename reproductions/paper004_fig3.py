@@ -25,8 +25,8 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(answer.status == "no", excess > 1.01, 0.0 < flat < 1.0),
         ours=f"is_spike_free: {answer.status} (factor {answer.factor:.4f}); the set reaches up to {excess:.3f} times "
-        "as far "
-        f"as the relaxation; {100 * flat:.0f} % of the directions end in one of {corners} corners, the others on arcs",
+        f"as far as the relaxation; {100 * flat:.0f} % of the directions end in one of {corners} corners, the others "
+        "on arcs",
         details=f"{answer.reason}. The exact support function agrees with 40000 points of the set to "
         f"{exact_to(X, V):.0e}.",
     )

@@ -27,9 +27,8 @@ def run(context: Context) -> Outcome:
     box = float(np.abs(both - np.abs(V * lengths).max(axis=1)).max())
     return Outcome(
         judge(answer.status == "no", hull < 1e-9, box < 1e-9),
-        ours=f"support functions of the set and of the triangle differ by {hull:.0e}, those of the dual's feasible set "
-        "and "
-        f"of the rectangle [{1 / lengths[0]:.3f}, {1 / lengths[1]:.3f}] by {box:.0e}",
+        ours=f"support functions of the set and of the triangle differ by {hull:.0e}, those of the dual's feasible "
+        f"set and of the rectangle [{1 / lengths[0]:.3f}, {1 / lengths[1]:.3f}] by {box:.0e}",
         details=f"is_spike_free: {answer.status}; {answer.reason}. Seen from one side only, the polar is an unbounded "
         f"quadrant; the rectangle is what it has in common with its mirror image, as in the dual (004 eq. 8 as printed "
         f"has a slip there). The exact support function agrees with 40000 points of the set to {exact_to(X, V):.0e}.",

@@ -24,8 +24,7 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(answer.status == "no", 0.0 < flat < 1.0),
         ours=f"is_spike_free: {answer.status} (factor {answer.factor:.3f}); {100 * flat:.0f} % of the directions end "
-        "in one "
-        f"of {corners} corners of the hull, the others on smooth pieces",
+        f"in one of {corners} corners of the hull, the others on smooth pieces",
         details=f"{answer.reason}. The exact support function agrees with 40000 points of the set to "
         f"{exact_to(X, directions(3, 100)):.0e}.",
     )

@@ -68,8 +68,8 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(all(closes), all(decreasing)),
         ours="gap below 2 % from m = " + ", ".join(f"{m} ({name})" for name, m in where.items()),
-        sizes=f"best of {starts} runs of Adam of {steps} steps at each width; biases are regularised (the paper's are "
-        "free)",
+        sizes=f"best of {starts} runs of Adam of {steps} steps at each width; biases are regularised (the paper's "
+        "are free)",
         details=table(
             [
                 "data",
@@ -82,7 +82,6 @@ def run(context: Context) -> Outcome:
             ],
             rows,
         )
-        + "\n\nWith a small beta Adam itself does not reach the optimum of wide networks: what is left is its error, "
-        "not a "
-        "duality gap.",
+        + "\n\nWith a small beta Adam itself does not reach the optimum of wide networks: what is left is its "
+        "error, not a duality gap.",
     )

@@ -23,8 +23,7 @@ SETS = {
     "004-fig7",
     title="Hinge loss on one input: formula and gradient descent",
     claim="The l1 support vector machine of Theorem 5.2 gives the optimum, which gradient descent may miss; where "
-    "labels "
-    "do not change the fit has no kink.",
+    "labels do not change the fit has no kink.",
     paper="L_t <= L_gd in both examples (values in the picture)",
 )
 def run(context: Context) -> Outcome:
@@ -58,8 +57,8 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(never_below, stuck > 0, at_changes),
         ours=f"(a) {rows[0][1]:.6f} against {rows[0][4]:.6f} (best of GD), (b) {rows[1][1]:.6f} against "
-        f"{rows[1][4]:.6f}; "
-        f"{stuck} of {runs} runs more than 2 % above in (b); kinks only where labels change: {at_changes}",
+        f"{rows[1][4]:.6f}; {stuck} of {runs} runs more than 2 % above in (b); kinks only where labels change: "
+        f"{at_changes}",
         sizes=f"{runs} runs of {steps} steps, beta = {BETA:g} of the mean loss; the paper's points are not published",
         details=table(["set", "optimum", "gap", "neurons", "best of GD", "median of GD", "runs 2 % above"], rows)
         + f"\n\nKinks of (a): {kinks.round(4).tolist()}; labels change between {changes}.",

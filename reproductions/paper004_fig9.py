@@ -63,8 +63,7 @@ def run(context: Context) -> Outcome:
     return Outcome(
         judge(bool(ours.mean() > theirs.mean()), min(excess) > -1e-6),
         ours=f"mean test accuracy {ours.round(2).tolist()} (optimum), {theirs.round(2).tolist()} % (GD) for n = "
-        f"{sizes}; "
-        f"objective of GD {100 * np.median(excess):.2g} % above the optimum (median), never below",
+        f"{sizes}; objective of GD {100 * np.median(excess):.2g} % above the optimum (median), never below",
         sizes=f"{sets} data sets for each n, {steps} steps, 20 neurons, beta = {BETA:g}",
         details=table(
             ["n", "optimum, mean", "optimum, deviation", "GD, mean", "GD, deviation"],

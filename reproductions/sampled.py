@@ -124,11 +124,10 @@ def compare(
         sizes=f"{runs} runs of {epochs} epochs, convex programs from {solved} of the starts{sizes}",
         details=table(["", "objective (sum of losses)", task.score_name, "seconds (wall)"], rows)
         + f"\n\nn = {n}, d = {d}, m = {task.m}, batches of {task.batch}, beta = {task.beta:.3g}, rate {rate:g}. "
-        "Medians "
-        f"over starts. Column generation over all patterns (adaptive) ended with a relative gap of {gap:.1e} (limit "
-        f"{time_limit:g} s). SGD's time is that of all {runs} runs, "
-        "trained at once. Alg1 has the patterns of the trained network, Alg2 those of the initial one, Alg3 also "
-        "their neighbours (the text of 003 exchanges the first two, its times do not).",
+        f"Medians over starts. Column generation over all patterns (adaptive) ended with a relative gap of {gap:.1e} "
+        f"(limit {time_limit:g} s). SGD's time is that of all {runs} runs, trained at once. Alg1 has the patterns of "
+        "the trained network, Alg2 those of the initial one, Alg3 also their neighbours (the text of 003 exchanges "
+        "the first two, its times do not).",
         numbers={
             label: {"seconds": float(value[2]), "objective": float(value[0]), "test": float(value[1])}
             for label, value in {"GD": (*sgd, run.seconds[-1]), **medians}.items()
