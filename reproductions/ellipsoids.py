@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-from bidual.geometry import rectify_ellipsoid, support_function
 from numpy.typing import NDArray
 
 from bidual import is_spike_free
+from bidual.geometry import rectify_ellipsoid, support_function
 from bidual.plots import plot_polar, plot_rectified_ellipsoid
 from reproductions.framework import Context
 
