@@ -17,7 +17,7 @@ from reproductions.framework import Context, Outcome, experiment, judge
 def run(context: Context) -> Outcome:
     """n = 1500, d = 3072, m = 1000, beta = 1, three classes."""
     n, m = context.pick(quick=300, default=900, full=1500), context.pick(quick=100, default=200, full=1000)
-    epochs, runs = context.pick(quick=300, default=1500, full=40_000), context.pick(quick=2, default=3, full=5)
+    epochs, runs = context.pick(quick=300, default=500, full=40_000), context.pick(quick=2, default=3, full=5)
     found = compare(context, "000-fig3", classes=3, n=n, m=m, runs=runs, epochs=epochs)
     return Outcome(
         judge(found.gap < 1e-9 and found.ends.min() > found.formula, found.formula_test < found.tests.mean()),

@@ -15,7 +15,7 @@ from reproductions.framework import Context, Outcome, experiment, judge
 def run(context: Context) -> Outcome:
     """n = 2000, d = 3072, 100 neurons, four classes; the paper's beta is unknown, here 1 as in 000 Fig. 3."""
     n = context.pick(quick=400, default=1200, full=2000)
-    epochs, runs = context.pick(quick=250, default=1000, full=10_000), context.pick(quick=2, default=4)
+    epochs, runs = context.pick(quick=250, default=500, full=10_000), context.pick(quick=2, default=4)
     found = compare(context, "001-fig6", classes=4, n=n, m=100, runs=runs, epochs=epochs)
     return Outcome(
         judge(found.gap < 1e-9 and found.ends.min() > found.formula, found.formula_test > found.tests.mean()),

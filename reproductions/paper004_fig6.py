@@ -35,7 +35,7 @@ def problems() -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
 def run(context: Context) -> Outcome:
     """The best of many gradient descents at each width against the proven lower bound over all widths."""
     widths, starts = range(1, 9), context.pick(quick=16, default=40)
-    steps = context.pick(quick=1500, default=10_000)
+    steps = context.pick(quick=1_200, default=5_000)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), sharey=True, layout="constrained")
     rows, closes, decreasing = [], [], []
     for axis, (name, (X, y)) in zip(axes, problems().items(), strict=True):

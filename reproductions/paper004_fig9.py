@@ -28,8 +28,8 @@ def draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray
 )
 def run(context: Context) -> Outcome:
     """Several data sets for each size; the deviation 0.25 is taken for the paper's N(mu, 0.25)."""
-    sizes, sets = (20, 40, 80, 160), context.pick(quick=6, default=50)
-    steps = context.pick(quick=1_500, default=10_000)
+    sizes, sets = (20, 40, 80, 160), context.pick(quick=6, default=20, full=100)
+    steps = context.pick(quick=1_500, default=5_000)
     test_x, test_y = draw(5000, np.random.default_rng(1000))
     accuracy = {"optimum": np.zeros((len(sizes), sets)), "gradient descent": np.zeros((len(sizes), sets))}
     excess, example = [], None

@@ -21,7 +21,7 @@ def compare_on(context: Context, name: str, data: str, n: int, *, rows: int, bet
     steps = context.pick(quick=3_000, default=40_000, full=400_000)
     return compare(
         context, task, name, runs=5, epochs=max(30, steps * task.batch // rows),
-        rates=context.pick(quick=(0.01,), default=(0.003, 0.01, 0.03)), solved=context.pick(quick=1, default=3, full=5),
+        rates=context.pick(quick=(0.01,), default=(0.003, 0.01, 0.03)), solved=context.pick(quick=1, default=2, full=5),
         time_limit=context.pick(quick=15.0, default=60.0, full=600.0),
         sizes="" if rows == n else f"; {rows} training rows instead of {n}",
     )  # fmt: skip
