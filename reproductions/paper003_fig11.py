@@ -27,7 +27,7 @@ def run(context: Context) -> Outcome:
     """Alg1 of Fig. 10: patterns of the trained network and of clustered patches."""
     n = context.pick(quick=20, default=100, full=195)
     X, y, *_ = data(context, n)
-    epochs = context.pick(quick=400, default=1500, full=5000)
+    epochs = context.pick(quick=4000, default=3000, full=5000)
     trained = descend(
         module(0), X.transpose(0, 3, 1, 2), y, beta=BETA, loss="hinge", optimiser="adam", rate=3e-3, epochs=epochs,
         batch_size=BATCH, cosine=True,
