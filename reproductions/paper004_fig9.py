@@ -56,6 +56,7 @@ def run(context: Context) -> Outcome:
         axes[1].plot(sizes, mean, "o-", color=color, label=name)
         axes[1].fill_between(sizes, mean - spread, mean + spread, color=color, alpha=0.15)
     axes[1].set(xlabel="n", ylabel="test accuracy (%)", xscale="log", xticks=sizes, xticklabels=sizes)
+    axes[1].minorticks_off()
     for axis in axes:
         axis.legend(frameon=False)
     context.save(figure, "004-fig9.png")
