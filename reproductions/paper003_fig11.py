@@ -71,7 +71,8 @@ def run(context: Context) -> Outcome:
         judge(medians[-1] < 0.25, fit.objective_ <= trained.objective * (1 + 1e-6)),
         ours=f"{len(own)} filters of gradient descent: median distance to the nearest of {fit.n_neurons_} convex ones "
         f"{medians[-1]:.3f}, on GD's patterns alone {medians[0]:.3f} (between different filters of GD "
-        f"{np.median(random):.3f}); objective {fit.objective_:.5f}, {alone.objective_:.5f}, {trained.objective:.5f} (GD)",
+        f"{np.median(random):.3f}); objectives {fit.objective_:.5f}, {alone.objective_:.5f} and (GD) "
+        f"{trained.objective:.5f}",
         sizes=f"n = {n} (195), {len(clusters)} clusters (50), {epochs} epochs, beta = {BETA:g}",
         details=table(
             ["distance of GD's filters to the nearest convex one", *matched],
@@ -80,6 +81,6 @@ def run(context: Context) -> Outcome:
                 for q in (10, 25, 50, 75, 90)
             ],
         )
-        + f"\n\nGap of the convex program among networks on its patterns {fit.gap_:.0e}. Filters can only match as far as "
-        "gradient descent has come: its objective, beside that of the program on its own patterns, says how far.",
+        + f"\n\nGap of the convex program among networks on its patterns {fit.gap_:.0e}. Filters can only match as far "
+        "as gradient descent has come: its objective, beside that of the program on its own patterns, says how far.",
     )
