@@ -28,7 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bidual._files import read_json
 from reproductions.data import Data, DataMissing
 
-__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment", "judge", "table"]
+__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment", "judge", "natural", "table"]
 
 matplotlib.use("Agg")  # figures go to files
 
@@ -202,9 +202,9 @@ def discover() -> dict[str, Experiment]:
                 importlib.import_module(f"reproductions.{module.name}")
             except ImportError as error:
                 warnings.warn(f"{module.name}.py cannot be imported: {error}", stacklevel=2)
-    return {name: _EXPERIMENTS[name] for name in sorted(_EXPERIMENTS, key=_natural)}
+    return {name: _EXPERIMENTS[name] for name in sorted(_EXPERIMENTS, key=natural)}
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural(name: str) -> list[tuple[int, str]]:
     """Numbers by their value: Fig. 10 comes after Fig. 9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bidual._files import read_json, write_atomically, write_json
-from reproductions.framework import Context, Experiment, Outcome, Verdict
+from reproductions.framework import Context, Experiment, Outcome, Verdict, natural
 
 HEADER = """\
 # The five papers, reproduced
@@ -46,9 +46,9 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
     write_json(folder / f"{experiment.name}.json", record)
 
 
-def write_page(folder: Path, page: Path, experiments: Mapping[str, Experiment]) -> None:
+def write_page(folder: Path, page: Path) -> None:
     """The table of all stored outcomes, then each of them with its details and figures."""
-    records = [read_json(path) for name in experiments if (path := folder / f"{name}.json").exists()]
+    records = [read_json(path) for path in sorted(folder.glob("*.json"), key=lambda path: natural(path.stem))]
     counts = Counter(record["verdict"] for record in records)
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     lines = [

@@ -43,7 +43,7 @@ def reproduce(args: argparse.Namespace) -> None:
     home = args.out if args.out is not None else Path(str(framework.__file__)).parent
     folder = home / "results"
     if args.page:
-        results.write_page(folder, home / "RESULTS.md", experiments)
+        results.write_page(folder, home / "RESULTS.md")
         print(f"results: {home / 'RESULTS.md'}")
         return
     chosen = [e for e in experiments.values() if args.run_all or any(e.name.startswith(name) for name in args.names)]
@@ -66,7 +66,7 @@ def reproduce(args: argparse.Namespace) -> None:
             traceback.print_exc()
             continue
         results.store(folder, experiment, context, outcome, seconds)
-        results.write_page(folder, home / "RESULTS.md", experiments)
+        results.write_page(folder, home / "RESULTS.md")
         print(f"  claim: {experiment.claim}\n  paper: {experiment.paper}\n  ours:  {outcome.ours}")
         print(f"  {outcome.verdict} ({seconds:.1f} s, CPU {context.cpu_seconds:.1f} s)", flush=True)
     print(f"results: {home / 'RESULTS.md'}")
