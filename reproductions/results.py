@@ -18,8 +18,10 @@ HEADER = """\
 
 Written by `bidual reproduce`; one row for each experiment, with the last run of it. 000 is the paper on batch
 normalisation, 001 on deep networks, 002 on parallel networks, 003 on two layers and convolutions, 004 on convex
-geometry. Objectives are in our normalisation: mean loss, so that `beta` is the papers' beta divided by n. Times are
-CPU seconds of all threads: the machine may have been busy with other work.
+geometry. Objectives are in our normalisation where nothing else is said: mean loss, so that `beta` is the papers' beta
+divided by n. Many of the papers' settings (beta, points, rates) are not published: what we chose is said with each
+experiment. Times in this table are CPU seconds of all threads; those inside the experiments are wall clock, and the
+machine was busy with other work.
 """
 
 
@@ -50,10 +52,10 @@ def write_page(folder: Path, page: Path) -> None:
     """The table of all stored outcomes, then each of them with its details and figures."""
     records = [read_json(path) for path in sorted(folder.glob("*.json"), key=lambda path: natural(path.stem))]
     counts = Counter(record["verdict"] for record in records)
-    tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    tally = ", ".join(f"{verdict} ({counts[verdict]})" for verdict in Verdict if counts[verdict])
     lines = [
         HEADER,
-        f"{len(records)} experiments: {tally}.",
+        f"{len(records)} experiments, claim: {tally}.",
         "",
         "| experiment | claim | paper | ours | CPU s | size | verdict |",
         "|" + "---|" * 7,

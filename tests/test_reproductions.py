@@ -195,6 +195,6 @@ def test_results_are_stored_and_become_a_page(framework, tmp_path):
     results.store(tmp_path / "results", experiment, context, found, seconds)
     results.write_page(tmp_path / "results", tmp_path / "RESULTS.md")
     page = (tmp_path / "RESULTS.md").read_text()
-    assert "1 experiments: 1 holds." in page
+    assert "1 experiments, claim: holds (1)." in page
     assert "1 \\| 2" in page
     assert "**holds**" in page
