@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation clean
+.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -38,6 +38,10 @@ bench-certify: $(READY)
 
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py
+
+# the experiments of the papers at small sizes; DATA=folder with the real data sets
+reproduce: $(READY)
+	$(BIN)/bidual reproduce --all --quick --out run/reproductions $(if $(DATA),--data $(DATA))
 
 # torch first and pinned: an unpinned range pulls gigabytes of CUDA packages.
 $(READY): pyproject.toml

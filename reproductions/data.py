@@ -32,6 +32,7 @@ class Data:
     def __init__(self, folder: Path | None = None, download: bool = False) -> None:
         self.folder = folder
         self.download = download
+        self._loaded: dict[str, dict[str, NDArray[Any]]] = {}
 
     def load(self, name: str) -> dict[str, NDArray[Any]]:
         """The arrays of a data set.
@@ -39,6 +40,11 @@ class Data:
         ``X`` and ``y``, or ``X_train``, ``y_train``, ``X_test``, ``y_test`` (images flat, bytes; the channels of
         cifar10 one after the other).
         """
+        if name not in self._loaded:
+            self._loaded[name] = self._read(name)
+        return dict(self._loaded[name])
+
+    def _read(self, name: str) -> dict[str, NDArray[Any]]:
         if self.folder is not None and (path := self.folder / f"{name}.npz").exists():
             with np.load(path) as stored:
                 return {key: stored[key] for key in stored.files}
@@ -55,6 +61,26 @@ class Data:
                 X = X.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
             arrays[key] = X.reshape(len(X), *X.shape[1:3], -1) if X.ndim > 2 else X.reshape(len(X), 28, 28, 1)
         return arrays
+
+
+def standardised(X: NDArray[Any], *others: NDArray[Any]) -> list[NDArray[np.float64]]:
+    """Columns with mean zero and deviation one over the first array, constant ones left at zero."""
+    mean, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    return [(rows - mean) / np.where(deviation > 0, deviation, 1.0) for rows in (X, *others)]
+
+
+def two_classes(
+    arrays: dict[str, NDArray[Any]], classes: tuple[int, int], n: int, n_test: int, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Random rows of two classes of an image set, flat, values in [0, 1]; labels are 1 and -1."""
+    rng = np.random.default_rng(seed)
+    parts: list[NDArray[np.float64]] = []
+    for part, count in (("train", n), ("test", n_test)):
+        X, y = arrays[f"X_{part}"], arrays[f"y_{part}"]
+        found = np.flatnonzero(np.isin(y, classes))
+        rows = rng.choice(found, min(count, len(found)), replace=False)
+        parts += [X[rows].reshape(len(rows), -1) / 255.0, np.where(y[rows] == classes[0], 1.0, -1.0)]
+    return parts[0], parts[1], parts[2], parts[3]
 
 
 def _fetched(name: str) -> dict[str, NDArray[Any]]:

@@ -13,16 +13,24 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import matplotlib
+from sklearn.exceptions import ConvergenceWarning
+
+from bidual._files import read_json
 from reproductions.data import Data, DataMissing
 
-__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment"]
+__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment", "judge", "natural", "table"]
+
+matplotlib.use("Agg")  # figures go to files
 
 T = TypeVar("T")
 
@@ -57,12 +65,15 @@ class Outcome:
         The sizes used, where they differ from the paper's; empty if they do not.
     details : str
         Markdown: tables, and what disagrees and why.
+    numbers : dict
+        What other experiments, which put several together, need of this one; kept with the record.
     """
 
     verdict: Verdict
     ours: str
     sizes: str = ""
     details: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,6 +94,7 @@ class Context:
     folder: Path
     verbose: bool = False
     figures: list[str] = field(default_factory=list)
+    cpu_seconds: float = 0.0  # of the last experiment run with it
 
     def pick(self, *, quick: T, default: T, full: T | None = None) -> T:
         """The value for this size; ``full`` is ``default`` where it is not given."""
@@ -95,6 +107,18 @@ class Context:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.figures.append(name)
         return self.folder / name
+
+    def save(self, figure: Any, name: str) -> None:
+        """Write a matplotlib figure to a file of this name and close it."""
+        from matplotlib import pyplot
+
+        figure.savefig(self.figure(name), dpi=100)
+        pyplot.close(figure)
+
+    def numbers(self, name: str) -> dict[str, Any] | None:
+        """The numbers that the last run of another experiment left; None if it was not run."""
+        path = self.folder / f"{name}.json"
+        return read_json(path).get("numbers") if path.exists() else None
 
     def log(self, line: str) -> None:
         """A line of progress."""
@@ -125,13 +149,32 @@ class Experiment:
     run: Callable[[Context], Outcome]
 
     def __call__(self, context: Context) -> tuple[Outcome, float]:
-        """The outcome and the seconds it took; without its data an experiment could not be tested."""
-        began = time.perf_counter()
+        """The outcome and the seconds it took; without its data an experiment could not be tested.
+
+        Solvers may stop at a time limit: the experiments report the gaps, so that a warning says nothing new.
+        """
+        began, cpu = time.perf_counter(), time.process_time()
         try:
-            outcome = self.run(context)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                outcome = self.run(context)
         except DataMissing as missing:
             outcome = Outcome(Verdict.UNTESTED, ours="-", details=str(missing))
+        context.cpu_seconds = time.process_time() - cpu
         return outcome, time.perf_counter() - began
+
+
+def judge(*parts: bool) -> Verdict:
+    """The verdict on a claim that has these parts: all of them hold, some do, or none does."""
+    if all(parts):
+        return Verdict.HOLDS
+    return Verdict.PARTLY if any(parts) else Verdict.FAILS
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table; floats with six significant digits."""
+    cells = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (list(header), ["---"] * len(header), *cells))
 
 
 _EXPERIMENTS: dict[str, Experiment] = {}
@@ -152,8 +195,16 @@ def experiment(
 
 
 def discover() -> dict[str, Experiment]:
-    """All experiments of this folder, by name."""
+    """All experiments of this folder, by name; a script that cannot be imported is reported, and costs no other one."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         if module.name.startswith("paper"):
-            importlib.import_module(f"reproductions.{module.name}")
-    return dict(sorted(_EXPERIMENTS.items()))
+            try:
+                importlib.import_module(f"reproductions.{module.name}")
+            except ImportError as error:
+                warnings.warn(f"{module.name}.py cannot be imported: {error}", stacklevel=2)
+    return {name: _EXPERIMENTS[name] for name in sorted(_EXPERIMENTS, key=natural)}
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Numbers by their value: Fig. 10 comes after Fig. 9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

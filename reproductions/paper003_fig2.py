@@ -2,57 +2,67 @@
 
 from __future__ import annotations
 
+import time
+
 import matplotlib.pyplot as plt
 import numpy as np
 
 from bidual import ReLURegressor
-from reproductions.descent import descend, two_layer
-from reproductions.framework import Context, Outcome, Verdict, experiment
+from reproductions.descent import Ensemble, descend
+from reproductions.framework import Context, Outcome, experiment, judge, table
 
 X = np.column_stack([[-2.0, -1.0, 0.0, 1.0, 2.0], np.ones(5)])
 y = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-BETA_PAPER = 1e-3
+#: Not in the text; with it the optimum is the 0.001 of the paper's Table 1.
+BETA_PAPER = 1e-4
+WIDTHS = (8, 15, 50)
 
 
 @experiment(
     "003-fig2",
     title="Ten runs of SGD against the optimum, m = 8, 15 and 50",
-    claim="SGD is stuck above the convex optimum with m = 8, most runs reach it with m = 50; none goes below.",
-    paper="curves only: with m = 8 several of ten runs stay above, with m = 50 all come down to the optimum",
+    claim="With few neurons SGD is stuck above the convex optimum, with more of them more runs reach it; none goes "
+    "below.",
+    paper="optimum 0.001 (Table 1); curves: with m = 8 several of ten runs stay far above, with m = 50 hardly any",
 )
 def run(context: Context) -> Outcome:
-    """Train the five points of the paper (with a ones column) exactly and by SGD."""
-    beta = BETA_PAPER / len(y)
+    """Train the five points of the paper (with a column of ones: d = 2) exactly and by SGD with momentum."""
+    n = len(y)
+    beta = BETA_PAPER / n
+    began = time.perf_counter()
     best = ReLURegressor(beta=beta, method="exact", bias=False, fit_intercept=False, tol=1e-8).fit(X, y)
-    epochs = context.pick(quick=5_000, default=40_000)
-    widths, runs = (8, 15, 50), context.pick(quick=5, default=10)
-    figure, axes = plt.subplots(1, len(widths), figsize=(11, 3.4), sharey=True, layout="constrained")
-    lowest, stuck, rows = np.inf, [], []
-    for axis, m in zip(axes, widths, strict=True):
-        ends = []
-        for seed in range(runs):
-            result = descend(two_layer(2, m, seed=seed), X, y, beta=beta, rate=0.05, epochs=epochs, seed=seed)
-            axis.loglog(np.linspace(0, epochs, len(result.objectives) + 1)[1:], result.objectives, lw=0.8, color="C0")
-            ends.append(result.objective)
-        axis.axhline(best.objective_, color="C3", ls="--", label="proven optimum")
+    taken = time.perf_counter() - began
+    optimum = n * best.objective_
+    epochs, runs = context.pick(quick=8_000, default=50_000, full=1_000_000), 10
+    figure, axes = plt.subplots(1, len(WIDTHS), figsize=(11, 3.4), sharey=True, layout="constrained")
+    ends, rows, spent = [], [], 0.0
+    for axis, m in zip(axes, WIDTHS, strict=True):
+        ensemble = Ensemble(2, m, seeds=range(runs))
+        result = descend(ensemble, X, y, beta=beta, rate=0.05, momentum=0.9, epochs=epochs, records=1000)
+        axis.loglog(result.epochs, n * result.objectives, lw=0.8, color="C0", alpha=0.7)
+        axis.axhline(optimum, color="C3", ls="--", label="proven optimum")
         axis.set(title=f"m = {m}", xlabel="epoch")
-        lowest = min(lowest, *ends)
-        stuck.append(int(np.sum(np.array(ends) > 2 * best.objective_)))
-        rows.append(f"| {m} | {min(ends):.6f} | {np.median(ends):.6f} | {max(ends):.6f} | {stuck[-1]} of {runs} |")
-        context.log(rows[-1])
-    axes[0].set_ylabel("objective")
-    axes[0].legend()
-    figure.savefig(context.figure("003-fig2.png"), dpi=110)
-    plt.close(figure)
-    never_below = lowest >= best.lower_bound_
-    shape = stuck[0] > stuck[-1]
-    details = "\n".join(
-        [f"Proven optimum {best.objective_:.8f} (gap {best.gap_:.0e}); beta = {beta:g}.", "",
-         "| m | best run | median | worst | above twice the optimum |", "|---|---|---|---|---|", *rows]
-    )  # fmt: skip
+        spent += float(result.seconds[-1])
+        ends.append(n * result.objectives[-1])
+        arrived = int((ends[-1] < 1.5 * optimum).sum())
+        rows.append((m, ends[-1].min(), np.median(ends[-1]), ends[-1].max(), f"{arrived} of {runs}"))
+        context.log(str(rows[-1]))
+    axes[0].set_ylabel("objective (sum of losses)")
+    axes[0].legend(frameon=False)
+    context.save(figure, "003-fig2.png")
+    reached = [int((end < 1.5 * optimum).sum()) for end in ends]
+    lowest = min(end.min() for end in ends)
     return Outcome(
-        Verdict.HOLDS if never_below and shape else Verdict.PARTLY if never_below else Verdict.FAILS,
-        ours=f"optimum {best.objective_:.6f}; lowest run {lowest:.6f}; stuck runs {stuck} for m = {list(widths)}",
-        sizes=f"{runs} runs of {epochs} epochs",
-        details=details,
+        judge(lowest >= n * best.lower_bound_, reached[0] < runs, reached[0] < reached[1] <= reached[2]),
+        ours=f"optimum {optimum:.7f}; lowest run {lowest:.7f}; runs that reach it: {reached} of {runs} for m = "
+        f"{WIDTHS}",
+        sizes=f"{epochs} epochs (the paper's number is unknown), momentum 0.9",
+        details=f"Proven optimum {optimum:.9f} (relative gap {best.gap_:.0e}) of the sum of losses with beta = "
+        f"{BETA_PAPER:g}. A run has reached it if it rounds to 0.001 as the paper's does (below 1.5 times the "
+        "optimum); decay by such a small beta takes very long.\n\n"
+        + table(["m", "best run", "median", "worst", "reached"], rows),
+        numbers={
+            "SGD": {"seconds": spent, "objective": float(np.median(ends[-1]))},
+            "Optimal": {"seconds": taken, "objective": optimum},
+        },
     )

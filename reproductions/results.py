@@ -5,20 +5,23 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bidual._files import read_json, write_atomically, write_json
-from reproductions.framework import Context, Experiment, Outcome
+from reproductions.framework import Context, Experiment, Outcome, Verdict, natural
 
 HEADER = """\
 # The five papers, reproduced
 
 Written by `bidual reproduce`; one row for each experiment, with the last run of it. 000 is the paper on batch
 normalisation, 001 on deep networks, 002 on parallel networks, 003 on two layers and convolutions, 004 on convex
-geometry. Objectives are in our normalisation: mean loss, so that `beta` is the papers' beta divided by n. Times are
-wall clock.
+geometry. Objectives are in our normalisation where nothing else is said: mean loss, so that `beta` is the papers' beta
+divided by n. Many of the papers' settings (beta, points, rates) are not published: what we chose is said with each
+experiment. Times in this table are CPU seconds of all threads; those inside the experiments are wall clock, and the
+machine was busy with other work.
 """
 
 
@@ -37,19 +40,30 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
         "sizes": outcome.sizes,
         "details": outcome.details,
         "figures": context.figures,
+        "numbers": outcome.numbers,
         "seconds": round(seconds, 2),
+        "cpu_seconds": round(context.cpu_seconds, 2),
         "machine": f"{today}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     }
     write_json(folder / f"{experiment.name}.json", record)
 
 
-def write_page(folder: Path, page: Path, experiments: Mapping[str, Experiment]) -> None:
+def write_page(folder: Path, page: Path) -> None:
     """The table of all stored outcomes, then each of them with its details and figures."""
-    records = [read_json(path) for name in experiments if (path := folder / f"{name}.json").exists()]
-    lines = [HEADER, "| experiment | claim | paper | ours | seconds | size | verdict |", "|" + "---|" * 7]
+    records = [read_json(path) for path in sorted(folder.glob("*.json"), key=lambda path: natural(path.stem))]
+    counts = Counter(record["verdict"] for record in records)
+    tally = ", ".join(f"{verdict} ({counts[verdict]})" for verdict in Verdict if counts[verdict])
+    lines = [
+        HEADER,
+        f"{len(records)} experiments, claim: {tally}.",
+        "",
+        "| experiment | claim | paper | ours | CPU s | size | verdict |",
+        "|" + "---|" * 7,
+    ]
     for record in records:
-        cells = (_link(record), record["claim"], record["paper"], record["ours"], f"{record['seconds']:.0f}",
-                 record["size"], f"**{record['verdict']}**")  # fmt: skip
+        spent = f"{record.get('cpu_seconds', record['seconds']):.0f}"
+        verdict = f"**{record['verdict']}**"
+        cells = (_link(record), *(record[key] for key in ("claim", "paper", "ours")), spent, record["size"], verdict)
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
     for record in records:
         lines += ["", *_section(record, os.path.relpath(folder, page.parent))]

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from bidual import GatedNetwork, ReLUClassifier, ReLURegressor, load
+from bidual import GatedNetwork, ReLUClassifier, ReLURegressor, TwoLayerNetwork, load
 from bidual.losses import Absolute, Huber, Logistic, Loss, Softmax, Squared, SquaredHinge
 from bidual.problem import GatedNeurons, Problem
 from bidual.solvers import Options, gates_of, solve_gated
@@ -181,6 +181,21 @@ def test_a_relaxation_of_relu(data):
     for source in (relu, relu.network_, np.column_stack([relu.network_.hidden_weights, relu.network_.hidden_bias])):
         gated = ReLURegressor(beta=0.02, activation="gated", gates=source, tol=1e-8).fit(X, y)
         assert gated.objective_ <= relu.objective_ * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_sampled_programs_on_the_patterns_of_a_network_are_no_worse_than_it(data, loss):
+    X, y, rng = data
+    hidden, bias, output = rng.standard_normal((6, 3)), rng.standard_normal(6), rng.standard_normal(6)
+    network = TwoLayerNetwork(hidden_weights=hidden, hidden_bias=bias, output_weights=output[:, None])
+    convex = ReLURegressor(0.02, loss=loss, method="sampled", gates=network, fit_intercept=False, tol=1e-7).fit(X, y)
+    assert convex.objective_ <= network.objective(X, y, beta=0.02, loss=loss) * (1 + 1e-8)
+    assert convex.certificate_.scope == "patterns"
+    assert convex.certificate_.n_patterns <= 6
+    vectors = ReLURegressor(
+        0.02, loss=loss, method="sampled", gates=np.column_stack([hidden, bias]), fit_intercept=False, tol=1e-7
+    ).fit(X, y)
+    assert vectors.objective_ == pytest.approx(convex.objective_, rel=1e-7)
 
 
 def test_derivative_of_the_prox_and_newton_step(data):

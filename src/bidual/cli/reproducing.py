@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ from bidual.cli.commands import VERBOSE, argument, command
     argument("names", nargs="*", metavar="NAME", help="experiments, such as 003-fig2, or beginnings of their names"),
     argument("--list", action="store_true", dest="list_all", help="list all experiments"),
     argument("--all", action="store_true", dest="run_all", help="run all experiments"),
+    argument("--page", action="store_true", help="only write the page of results again, from their records"),
     argument("--quick", action="store_true", help="small sizes: minutes for everything"),
     argument("--full", action="store_true", help="the sizes of the papers: hours"),
     argument("--data", type=Path, metavar="DIR", help="folder of data sets (NPZ files)"),
@@ -38,24 +40,38 @@ def reproduce(args: argparse.Namespace) -> None:
     for name in args.names:
         if not any(known.startswith(name) for known in experiments):
             raise ValueError(f"there is no experiment {name!r}; bidual reproduce --list names them")
+    home = args.out if args.out is not None else Path(str(framework.__file__)).parent
+    folder = home / "results"
+    if args.page:
+        results.write_page(folder, home / "RESULTS.md")
+        print(f"results: {home / 'RESULTS.md'}")
+        return
     chosen = [e for e in experiments.values() if args.run_all or any(e.name.startswith(name) for name in args.names)]
     if not chosen:
-        raise argparse.ArgumentError(None, "name an experiment, or give --all or --list")
+        raise argparse.ArgumentError(None, "name an experiment, or give --all, --list or --page")
     if args.data is not None and not args.data.is_dir():
         raise NotADirectoryError(f"{args.data} is not a folder")
     size = framework.Size("quick" if args.quick else "full" if args.full else "default")
-    home = args.out if args.out is not None else Path(str(framework.__file__)).parent
-    folder = home / "results"
     folder.mkdir(parents=True, exist_ok=True)
+    sets, failed = data.Data(args.data, args.download), []
     for experiment in chosen:
         print(f"{experiment.name}: {experiment.title}", flush=True)
-        context = framework.Context(size, data.Data(args.data, args.download), folder, verbose=args.verbose > 0)
-        outcome, seconds = experiment(context)
+        context = framework.Context(size, sets, folder, verbose=args.verbose > 0)
+        try:
+            outcome, seconds = experiment(context)
+        except Exception:  # one experiment that breaks must not cost the others
+            if len(chosen) == 1:
+                raise
+            failed.append(experiment.name)
+            traceback.print_exc()
+            continue
         results.store(folder, experiment, context, outcome, seconds)
-        results.write_page(folder, home / "RESULTS.md", experiments)
+        results.write_page(folder, home / "RESULTS.md")
         print(f"  claim: {experiment.claim}\n  paper: {experiment.paper}\n  ours:  {outcome.ours}")
-        print(f"  {outcome.verdict} ({seconds:.1f} s)", flush=True)
+        print(f"  {outcome.verdict} ({seconds:.1f} s, CPU {context.cpu_seconds:.1f} s)", flush=True)
     print(f"results: {home / 'RESULTS.md'}")
+    if failed:
+        raise RuntimeError(f"these experiments broke off: {', '.join(failed)}")
 
 
 def _module(name: str) -> ModuleType:
