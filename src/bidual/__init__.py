@@ -12,6 +12,8 @@ from bidual.estimators import (
     ReLUClassifierCV,
     ReLURegressor,
     ReLURegressorCV,
+    SplineClassifier,
+    SplineRegressor,
 )
 from bidual.models import Model, load
 from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork
@@ -37,6 +39,8 @@ __all__ = [
     "ReLURegressor",
     "ReLURegressorCV",
     "SolutionPath",
+    "SplineClassifier",
+    "SplineRegressor",
     "TwoLayer",
     "TwoLayerNetwork",
     "beta_max",

@@ -5,6 +5,7 @@ from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
 from bidual.estimators.deep_relu import DeepReLUClassifier
 from bidual.estimators.linear_net import LinearNetRegressor
 from bidual.estimators.regressor import ReLURegressor
+from bidual.estimators.spline import SplineClassifier, SplineRegressor
 
 __all__ = [
     "DeepReLUClassifier",
@@ -13,4 +14,6 @@ __all__ = [
     "ReLUClassifierCV",
     "ReLURegressor",
     "ReLURegressorCV",
+    "SplineClassifier",
+    "SplineRegressor",
 ]
