@@ -13,6 +13,7 @@ from bidual.estimators import (
     LinearConvRegressor,
     LinearNetRegressor,
     NTKRegressor,
+    PrincipalAxes,
     ReLUClassifier,
     ReLUClassifierCV,
     ReLURegressor,
@@ -32,6 +33,7 @@ from bidual.networks import (
     TwoLayerNetwork,
 )
 from bidual.paths import SolutionPath, beta_max, solution_path
+from bidual.solvers.large.gates import quantile_gates
 from bidual.tangent import ntk
 
 __version__ = "0.1.0"
@@ -60,6 +62,7 @@ __all__ = [
     "Parallel",
     "ParallelNetwork",
     "Patterns",
+    "PrincipalAxes",
     "ReLUClassifier",
     "ReLUClassifierCV",
     "ReLURegressor",
@@ -80,6 +83,7 @@ __all__ = [
     "neural_collapse",
     "ntk",
     "polish",
+    "quantile_gates",
     "sample_patterns",
     "solution_path",
 ]
