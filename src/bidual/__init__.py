@@ -13,6 +13,7 @@ from bidual.estimators import (
     LinearConvRegressor,
     LinearNetRegressor,
     NTKRegressor,
+    PrincipalAxes,
     ReLUClassifier,
     ReLUClassifierCV,
     ReLURegressor,
@@ -34,6 +35,7 @@ from bidual.networks import (
 )
 from bidual.paths import SolutionPath, beta_max, solution_path
 from bidual.rank_guarantee import LowRankGuarantee, low_rank, low_rank_guarantee
+from bidual.solvers.large.gates import quantile_gates
 from bidual.tangent import ntk
 
 __version__ = "0.1.0"
@@ -62,6 +64,7 @@ __all__ = [
     "Parallel",
     "ParallelNetwork",
     "Patterns",
+    "PrincipalAxes",
     "ReLUClassifier",
     "ReLUClassifierCV",
     "ReLURegressor",
@@ -84,6 +87,7 @@ __all__ = [
     "neural_collapse",
     "ntk",
     "polish",
+    "quantile_gates",
     "sample_patterns",
     "solution_path",
 ]

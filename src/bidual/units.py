@@ -37,16 +37,20 @@ class Units:
     def of(cls, problem: Problem) -> Units:
         """Units in which the problem is of order one."""
         inputs = _root_mean_square(problem.row_norms, np.full(len(problem.M), 1.0 / len(problem.M)))
-        still = cls(inputs, 1.0, np.zeros(problem.n_outputs), 0, problem.loss)
-        shift = np.zeros(problem.n_outputs)
-        if problem.fit_intercept:  # a constant column is shifted to exact zeros
-            shift = np.where(np.ptp(problem.Y, axis=0) > 0, problem.w @ problem.Y, problem.Y[0])
-        outputs = _root_mean_square(problem.Y - shift, problem.w)
-        scaled = problem.loss.rescaled(outputs)
+        return cls.of_targets(inputs, problem.Y, problem.w, problem.loss, problem.fit_intercept)
+
+    @classmethod
+    def of_targets(cls, inputs: float, Y: FloatArray, w: FloatArray, loss: Loss, fit_intercept: bool) -> Units:
+        """Units for rows of root mean square norm ``inputs`` and targets ``Y (n, C)``."""
+        still = cls(inputs, 1.0, np.zeros(Y.shape[1]), 0, loss)
+        shift = np.zeros(Y.shape[1])
+        if fit_intercept:  # a constant column is shifted to exact zeros
+            shift = np.where(np.ptp(Y, axis=0) > 0, w @ Y, Y[0])
+        outputs = _root_mean_square(Y - shift, w)
+        scaled = loss.rescaled(outputs)
         if scaled is None:
             return still
-        loss, power = scaled
-        return cls(inputs, outputs, shift, power, loss)
+        return cls(inputs, outputs, shift, scaled[1], scaled[0])
 
     def normalise(self, problem: Problem) -> Problem:
         """The same problem in these units."""

@@ -6,12 +6,14 @@ For any V with :math:`\max_u \|V^T A (Mu)_+\| \le G` over the unit ball, every
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from bidual._typing import FloatArray
+from bidual.losses import Loss
 from bidual.problem import Problem
 
 
@@ -49,20 +51,25 @@ def lower_bound(problem: Problem, V: FloatArray, oracle_value: float, oracle_bou
     def value(c: float) -> float:
         return problem.dual_value(c * V) - _rounding(problem, c * V) if c > 0 else problem.dual_value(0.0 * V)
 
+    best = best_scale(value, c_max)
+    return DualBound(value(best), best * V, oracle_value, oracle_bound)
+
+
+def best_scale(value: Callable[[float], float], c_max: float) -> float:
+    """The c in ``[0, c_max]`` where the concave dual objective along a ray, ``value``, is largest."""
     # Some domains are cones (V may grow), the others are only sure to hold the segment from 0 to V.
     if not np.isfinite(value(c_max)):
         c_max = min(c_max, 1.0)
     candidates = [0.0, min(1.0, c_max), c_max]
     if value(c_max) > value((1.0 - 1e-6) * c_max):  # concave and still rising at the edge: no need to search
-        return DualBound(value(c_max), c_max * V, oracle_value, oracle_bound)
+        return c_max
     for low, high in ((0.0, min(1.0, c_max)), (1.0, c_max)):  # the sum is concave, but c_max may be astronomical
         if low < high:
             search = minimize_scalar(
                 lambda c: -max(value(c), -1e300), bounds=(low, high), method="bounded", options={"xatol": 1e-12 * high}
             )
             candidates.append(float(search.x))
-    best = max(candidates, key=value)
-    return DualBound(value(best), best * V, oracle_value, oracle_bound)
+    return max(candidates, key=value)
 
 
 def sufficient(problem: Problem, V: FloatArray, goal: float) -> float | None:
@@ -87,9 +94,18 @@ def sufficient(problem: Problem, V: FloatArray, goal: float) -> float | None:
 
 def _rounding(problem: Problem, V: FloatArray) -> float:
     """What floating point may have added to the dual value: a few units of all terms summed up."""
-    rows = problem.loss.row_conjugates(-V / problem.w[:, None], problem.Y)
+    return rounding(rounding_terms(problem.loss, V, problem.Y, problem.w), problem.loss.coupled)
+
+
+def rounding_terms(loss: Loss, V: FloatArray, Y: FloatArray, w: FloatArray) -> float:
+    """The size of all terms summed up in the dual value; those of parts of the rows add up."""
+    rows = loss.row_conjugates(-V / w[:, None], Y)
     if not np.isfinite(rows).all():
         return 0.0
-    terms = problem.w @ np.abs(rows) + np.abs(V * problem.Y).sum() + ((V / problem.w[:, None]) * V).sum()
+    return float(w @ np.abs(rows) + np.abs(V * Y).sum() + ((V / w[:, None]) * V).sum())
+
+
+def rounding(terms: float, coupled: bool) -> float:
+    """What floating point may have added to a dual value with so large terms."""
     # A coupled loss has its domain on a simplex, which floating point meets only to a few units.
-    return float(8 * np.finfo(float).eps * (terms + 8 * problem.loss.coupled))
+    return 8 * float(np.finfo(float).eps) * (terms + 8 * coupled)

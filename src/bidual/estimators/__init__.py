@@ -8,6 +8,7 @@ from bidual.estimators.layerwise import LayerwiseClassifier, LayerwiseRegressor
 from bidual.estimators.linear_conv import LinearConvRegressor
 from bidual.estimators.linear_net import LinearNetRegressor
 from bidual.estimators.ntk import NTKRegressor
+from bidual.estimators.principal_axes import PrincipalAxes
 from bidual.estimators.regressor import ReLURegressor
 from bidual.estimators.spline import SplineClassifier, SplineRegressor
 
@@ -19,6 +20,7 @@ __all__ = [
     "LinearConvRegressor",
     "LinearNetRegressor",
     "NTKRegressor",
+    "PrincipalAxes",
     "ReLUClassifier",
     "ReLUClassifierCV",
     "ReLURegressor",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from bidual._typing import Array, FloatArray
 from bidual.activations import ACTIVATIONS
 from bidual.architectures import Architecture, Lift, get_architecture
 from bidual.arrangements import Patterns
+from bidual.estimators import large
 from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
@@ -52,6 +54,9 @@ class BaseReLU(Certified):
         warm_start: bool,
         random_state: int | np.random.RandomState | None,
         verbose: int,
+        backend: str = "auto",
+        device: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.beta = beta
         self.loss = loss
@@ -70,6 +75,9 @@ class BaseReLU(Certified):
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
+        self.backend = backend
+        self.device = device
+        self.checkpoint = checkpoint
 
     # ---- training ------------------------------------------------------------------------------
 
@@ -77,20 +85,25 @@ class BaseReLU(Certified):
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
         """Validate the arguments of fit, and note what prediction needs to know of them."""
 
+    def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> None:
+        """Train on the arguments of fit, by the solver for data of their size."""
+        if large.applies(self, X, y):
+            large.fit(self, X, y, sample_weight)
+        else:
+            self._train(self._pose(X, y, sample_weight))
+
     @property
     def _architecture(self) -> Architecture:
         return get_architecture(self.architecture)
 
     def _check_data(self, X: Array, y: Array, **options: Any) -> tuple[FloatArray, Array]:
+        if large.applies(self, X, y):
+            return large.check_data(self, X, y, **options)
         return check_data(self._architecture, X, y, partial(validate_data, self), dtype=np.float64, **options)
 
     def _pose(self, X: Array, y: Array, sample_weight: Array | None) -> TrainingSet:
         """The training problem of the arguments of fit."""
-        rows, Y, loss, sample_weight = self._encode(X, y, sample_weight)
-        self._check_parameters()
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        self.loss_ = loss
+        rows, Y, loss, sample_weight = self._checked(X, y, sample_weight)
         return TrainingSet.pose(
             rows,
             Y,
@@ -102,13 +115,25 @@ class BaseReLU(Certified):
             fit_intercept=self.fit_intercept,
         )
 
+    def _checked(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
+        """The encoded arguments of fit, and parameters that make sense."""
+        rows, Y, loss, sample_weight = self._encode(X, y, sample_weight)
+        self._check_parameters()
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        self.loss_ = loss
+        return rows, Y, loss, sample_weight
+
     def _train(self, data: TrainingSet) -> None:
         """Train and set the fitted attributes."""
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
         options = replace(self._options(), gates=self._gates(data.lift))
-        trained = data.train(self.method, options, start, activation=self.activation)
+        self._finish(data.train(self.method, options, start, activation=self.activation))
+
+    def _finish(self, trained: Trained) -> None:
+        """Set the fitted attributes, and say how it went."""
         self._adopt(trained)
-        trained.warn_unless(self.tol, stacklevel=3)
+        trained.warn_unless(self.tol, stacklevel=5)
         if self.verbose:
             print(self.certificate_, flush=True)
 
@@ -134,11 +159,16 @@ class BaseReLU(Certified):
 
     def _gates(self, lift: Lift) -> Patterns | None:
         """The gates the user gave, on the data as they are: scaling could move a row across a gate it touches."""
+        vectors = self._gate_matrix(lift)
+        return None if vectors is None else gates_of(lift.M, vectors)
+
+    def _gate_matrix(self, lift: Lift) -> FloatArray | None:
+        """Gate vectors ``(P, p)`` from all that ``gates`` may be."""
         if self.gates is None:
             return None
         several = isinstance(self.gates, list | tuple) and any(np.ndim(g) != 1 for g in self.gates)
         sources: Any = self.gates if several else [self.gates]
-        return gates_of(lift.M, np.vstack([self._gate_vectors(lift, source) for source in sources]))
+        return np.vstack([self._gate_vectors(lift, source) for source in sources])
 
     @staticmethod
     def _gate_vectors(lift: Lift, source: Any) -> FloatArray:
@@ -158,6 +188,7 @@ class BaseReLU(Certified):
                 f"gates are for activation='gated'; activation={self.activation!r} has none (method='sampled' takes "
                 "their patterns)"
             )
+        large.check_parameters(self)
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")

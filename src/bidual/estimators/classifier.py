@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class ReLUClassifier(LabelScores, BaseReLU):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights.
     architecture, activation, method, n_patterns, gates, bias, fit_intercept, tol, max_iter, time_limit, \
-max_neurons, audit, warm_start, random_state, verbose
+max_neurons, audit, warm_start, random_state, verbose, backend, device, checkpoint
         As in :class:`ReLURegressor`.
 
     Attributes
@@ -80,6 +81,9 @@ max_neurons, audit, warm_start, random_state, verbose
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        backend: str = "auto",
+        device: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.class_weight = class_weight
         super().__init__(
@@ -100,11 +104,14 @@ max_neurons, audit, warm_start, random_state, verbose
             warm_start,
             random_state,
             verbose,
+            backend,
+            device,
+            checkpoint,
         )
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLUClassifier:
         """Train on ``X (n, d)`` and labels ``y (n,)`` of any type."""
-        self._train(self._pose(X, y, sample_weight))
+        self._fit(X, y, sample_weight)
         return self
 
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
@@ -51,7 +53,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     gates : array, Network, estimator or None, default=None
         Gates of activation="gated": vectors (P, d), or (P, d + 1) with their biases, or a network or fitted estimator
         whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there), or
-        a list of such. None draws ``n_patterns`` Gaussian ones. Of gates that agree on all rows the first is used.
+        a list of such. None draws ``n_patterns`` Gaussian ones (on many rows each is placed at a quantile of the data,
+        see ``backend``). Of gates that agree on all rows the first is used.
         With method="sampled" their patterns are used, and random ones only if ``n_patterns`` is given too.
     bias : bool, default=True
         Hidden biases, regularised like weights. (Batch normalisation has a shift of its own: see
@@ -73,6 +76,16 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         ``gates`` says which).
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+    backend : {"auto", "numpy", "torch"}, default="auto"
+        How activation="gated" is trained on many rows: in blocks, in bounded memory, by compiled loops ("numpy") or on
+        a device of torch. "auto" does so from 10,000 targets (rows times outputs) on, and for dask arrays, whose rows
+        stay on the cluster; a name does so whatever the size. X may be a memory map
+        (``np.load("X.npy", mmap_mode="r")``) of any numeric type; it is not copied. See :mod:`bidual.large`.
+    device : str or None, default=None
+        Of backend="torch": "cpu", "cuda", "mps".
+    checkpoint : path or None, default=None
+        File to which a long training on many rows writes its state now and then, and from which it goes on if it
+        exists. None keeps nothing.
 
     Attributes
     ----------
@@ -125,6 +138,9 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        backend: str = "auto",
+        device: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             beta,
@@ -144,11 +160,14 @@ class ReLURegressor(RegressorMixin, BaseReLU):
             warm_start,
             random_state,
             verbose,
+            backend,
+            device,
+            checkpoint,
         )
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLURegressor:
         """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``; images and sequences have more axes."""
-        self._train(self._pose(X, y, sample_weight))
+        self._fit(X, y, sample_weight)
         return self
 
     def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:

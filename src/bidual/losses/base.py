@@ -186,15 +186,23 @@ class Loss(ABC):
             V = V * (1 - 4 * np.finfo(float).eps)  # multiplying and dividing by w may end one unit outside
         return self.centre(V, Y, w) if centred else V
 
-    def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
-        r"""A point near ``V`` with :math:`1^T V = 0` that keeps ``-V`` in the domain of ``L*``."""
+    def moments(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+        """The sums over rows that :meth:`centre` needs, ``(k, C)``; those of parts of the rows add up."""
         if self.full_domain:
-            return V - w[:, None] * V.sum(axis=0)
-        positive, negative = np.maximum(V, 0.0), np.maximum(-V, 0.0)
-        up, down = positive.sum(axis=0), negative.sum(axis=0)
+            return V.sum(axis=0)[None]
+        return np.stack([np.maximum(V, 0.0).sum(axis=0), np.maximum(-V, 0.0).sum(axis=0)])
+
+    def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray, moments: FloatArray | None = None) -> FloatArray:
+        r"""A point near ``V`` with :math:`1^T V = 0` that keeps ``-V`` in the domain of ``L*``.
+
+        Given the ``moments`` of all rows, ``V`` may be a part of them.
+        """
+        moments = self.moments(V, Y, w) if moments is None else moments
+        if self.full_domain:
+            return V - w[:, None] * moments[0]
         tiny = np.finfo(float).tiny
-        smaller = np.minimum(up, down)
-        return positive * (smaller / np.maximum(up, tiny)) - negative * (smaller / np.maximum(down, tiny))
+        shrink = moments.min(axis=0) / np.maximum(moments, tiny)
+        return np.maximum(V, 0.0) * shrink[0] - np.maximum(-V, 0.0) * shrink[1]
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters, for model files."""

@@ -280,11 +280,14 @@ class Softmax(Loss):
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), Y) - Y
 
-    def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+    def moments(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+        return np.stack([w @ (Y - V / w[:, None]), w @ Y])
+
+    def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray, moments: FloatArray | None = None) -> FloatArray:
         # V = w (Y - P): the columns of P must carry the mass of the classes. Overfull columns give up
         # the same fraction in every row, and the row hands it to the others: rows stay on the simplex.
         P = Y - V / w[:, None]
-        mass, wanted = w @ P, w @ Y
+        mass, wanted = self.moments(V, Y, w) if moments is None else moments
         surplus = np.maximum(mass - wanted, 0.0)
         missing = np.maximum(wanted - mass, 0.0)
         if surplus.sum() == 0.0 or missing.sum() == 0.0:

@@ -24,8 +24,11 @@ def solve_adaptive(problem: Problem, options: Options) -> Solution:
         return solve_closed_form(problem, options)
     began = time.perf_counter()
     from bidual.solvers.adaptive.engine import run  # numba takes a moment to load: only when it is needed
+    from bidual.solvers.adaptive.many_rows import run_many_rows, suits
 
     loading = time.perf_counter() - began
     if options.verbose and loading > 1.0:
         print(f"bidual: {loading:.1f} s to load or compile the kernels, once, not counted below", flush=True)
+    if problem.loss.smooth and suits(problem):
+        return run_many_rows(problem, options)
     return run(problem, options)

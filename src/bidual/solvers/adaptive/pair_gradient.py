@@ -17,6 +17,9 @@ from bidual._typing import Array, FloatArray
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 
+#: Rows whose hidden layer is in memory at a time.
+PIECE = 8192
+
 
 class PairGradient:
     """Gradient methods on (U, alpha, b), in reduced coordinates and float32.
@@ -46,35 +49,50 @@ class PairGradient:
         )
         self._direction: tuple[Array, Array] | None = None
         self.L = 0.0
+        # Pooled rows belong together; others are taken some at a time, in bounded memory.
+        whole = problem.A is not None
+        self._pieces = [slice(None)] if whole else [slice(i, i + PIECE) for i in range(0, len(X), PIECE)]
 
-    def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray], Array]:
-        p = self.problem
-        Z = self.X @ U.T
-        H = np.maximum(Z, 0)
-        F = p.pool((H @ A).astype(np.float64)) + b
-        value = self.loss.value(F, p.Y, p.w) + 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
-        g = self.loss.gradient(F, p.Y, p.w)
-        G = np.asarray(p.spread(g), dtype=np.float32)
-        back = G @ A.T
-        back *= Z > 0
-        beta = np.float32(self.beta)
-        step_b = g.sum(axis=0) if p.fit_intercept else np.zeros_like(b)
-        return value, (back.T @ self.X + beta * U, H.T @ G + beta * A, step_b), Z
+    def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
+        p, beta = self.problem, np.float32(self.beta)
+        value = 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
+        step_U, step_A, step_b = beta * U, beta * A, np.zeros_like(b)
+        for rows in self._pieces:
+            X, Y, w = self.X[rows], p.Y[rows], p.w[rows]
+            Z = X @ U.T
+            H = np.maximum(Z, 0)
+            F = p.pool((H @ A).astype(np.float64)) + b
+            value += self.loss.value(F, Y, w)
+            g = self.loss.gradient(F, Y, w)
+            G = np.asarray(p.spread(g), dtype=np.float32)
+            back = G @ A.T
+            back *= Z > 0
+            step_U += back.T @ X
+            step_A += H.T @ G
+            if p.fit_intercept:
+                step_b += g.sum(axis=0)
+        return value, (step_U, step_A, step_b)
 
-    def _raise_step(self, Z: Array, iterations: int) -> None:
-        """Power iterations for the largest eigenvalue of the Gauss-Newton matrix."""
+    def _raise_step(self, at: Array, iterations: int) -> None:
+        """Power iterations for the largest eigenvalue of the Gauss-Newton matrix at hidden weights ``at``."""
         p = self.problem
         U, A, _ = self.state
-        H, D = np.maximum(Z, 0), Z > 0
         rng = np.random.default_rng(0)
         P, Q = self._direction or tuple(rng.standard_normal(x.shape).astype(np.float32) for x in (U, A))
         size = 0.0
         for _ in range(iterations):
             norm = np.float32(max(float(np.sqrt(np.vdot(P, P) + np.vdot(Q, Q))), 1e-30))
             P, Q = P / norm, Q / norm
-            T = p.pool(((D * (self.X @ P.T)) @ A + H @ Q).astype(np.float64)) * p.w[:, None]
-            G = np.asarray(p.spread(T), dtype=np.float32)
-            P, Q = (D * (G @ A.T)).T @ self.X, H.T @ G
+            next_P, next_Q = np.zeros_like(P), np.zeros_like(Q)
+            for rows in self._pieces:
+                X = self.X[rows]
+                Z = X @ at.T
+                H, D = np.maximum(Z, 0), Z > 0
+                T = p.pool(((D * (X @ P.T)) @ A + H @ Q).astype(np.float64)) * p.w[rows, None]
+                G = np.asarray(p.spread(T), dtype=np.float32)
+                next_P += (D * (G @ A.T)).T @ X
+                next_Q += H.T @ G
+            P, Q = next_P, next_Q
             size = float(np.sqrt(np.vdot(P, P) + np.vdot(Q, Q)))
         self._direction = (P, Q)
         self.L = max(self.L, size * self.loss.lipschitz)
@@ -86,7 +104,7 @@ class PairGradient:
         for k in range(1, steps + 1):
             if time.perf_counter() > deadline:
                 break
-            _, gradient, _ = self._gradient(*x)
+            _, gradient = self._gradient(*x)
             step = rate * (1.0 - (k - 1) / steps) * np.sqrt(1 - 0.999**k) / (1 - 0.9**k)
             for i, g in enumerate(gradient):
                 first[i] += (0.1 * (g - first[i])).astype(g.dtype)
@@ -101,12 +119,14 @@ class PairGradient:
         share = 2.0 if self.problem.fit_intercept else 1.0
         rates = (1.0, 1.0, 1.0)
         for k in range(iterations):
-            value, gradient, Z = self._gradient(*y)
+            value, gradient = self._gradient(*y)
+            if time.perf_counter() > deadline:
+                break
             if k % 50 == 0:
-                if not value < last * (1.0 - tol) or time.perf_counter() > deadline:
+                if not value < last * (1.0 - tol):
                     break
                 last = value
-                self._raise_step(Z, 10 if self._direction is None else 3)
+                self._raise_step(y[0], 10 if self._direction is None else 3)
                 step = 1.0 / (1.5 * share * self.L + 2.0 * self.beta)
                 rates = (step, step, 1.0 / (share * self.loss.lipschitz))
             new = tuple((v - r * g).astype(v.dtype) for v, r, g in zip(y, rates, gradient, strict=True))

@@ -22,7 +22,7 @@ from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, sample_patterns
 from bidual.arrangements.patterns import unique_rows
 from bidual.certificates import DualBound, lower_bound, relative_gap, slack
-from bidual.losses import LOSSES
+from bidual.losses import LOSSES, Loss
 from bidual.problem import GatedNeurons, Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.gated.design import GatedDesign
@@ -57,17 +57,22 @@ def solve_gated(problem: Problem, options: Options) -> Solution:
         If the loss is not smooth.
     """
     began = time.perf_counter()
-    if not problem.loss.smooth:
-        smooth = ", ".join(sorted(repr(name) for name, loss in LOSSES.items() if loss.smooth))
-        raise ValueError(
-            f"activation='gated' needs a smooth loss and beta > 0; {problem.loss.name!r} is not smooth: use {smooth}"
-        )
+    require_smooth(problem.loss)
     start = options.start if isinstance(options.start, GatedNeurons) else None
     patterns = _gates(problem, options, start)
     # Matrices this small gain little from threads, and on a busy machine waiting for each other costs them everything.
     threads = 1 if len(problem.Y) <= SMALL else None
     with InterruptFlag() as interrupt, threadpool_limits(threads, user_api="blas"):
         return _Path(problem, patterns, options, began, interrupt.is_set).run(start)
+
+
+def require_smooth(loss: Loss) -> None:
+    """Raise if gated networks cannot be trained with this loss."""
+    if not loss.smooth:
+        smooth = ", ".join(sorted(repr(name) for name, other in LOSSES.items() if other.smooth))
+        raise ValueError(
+            f"activation='gated' needs a smooth loss and beta > 0; {loss.name!r} is not smooth: use {smooth}"
+        )
 
 
 def gates_of(M: FloatArray, gates: FloatArray) -> Patterns:
