@@ -155,7 +155,7 @@ class PairGradient:
             return U.astype(np.float32), A.astype(np.float32), b
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
-            value, gradient, _ = self._gradient(*unpack(x))
+            value, gradient = self._gradient(*unpack(x))
             return value, np.concatenate([np.ravel(g) for g in gradient]).astype(np.float64)
 
         def stop(intermediate_result: OptimizeResult) -> None:
