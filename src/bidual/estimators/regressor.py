@@ -73,6 +73,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         ``gates`` says which).
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1: progress (a bar on a terminal, lines elsewhere) and the certificate; 2: lines on a terminal too.
 
     Attributes
     ----------
