@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from bidual._typing import Array
 from bidual.certificates import Certificate
 from bidual.descent import Run, descend
-from bidual.plots._style import BOUND, OTHERS, OURS, axes
+from bidual.plots._style import OTHERS, OURS, axes
 
 
 class RunsDisplay:
@@ -57,18 +57,20 @@ class RunsDisplay:
         return display.plot(ax=ax) if plot else display
 
     def plot(self, ax: Any = None) -> RunsDisplay:
-        """Draw on ``ax``, or on new axes."""
+        """Draw on ``ax``, or on new axes: percent above the lower bound, or objectives if that is not positive."""
         ax = axes(ax)
+        bound = self.certificate.lower_bound
+        relative = bound > 0
         for k, run in enumerate(self.runs):
             label = f"gradient descent, {len(self.runs)} random starts" if k == 0 else None
-            ax.plot(run.steps, run.objectives, color=OTHERS, lw=1.2, alpha=0.9, label=label)
-        ax.axhline(self.certificate.objective, color=OURS, lw=2, label="our network")
-        if self.certificate.lower_bound > 0:
-            bound = "no network is below" if self.certificate.rigorous else "lower bound (not proven globally)"
-            ax.axhline(self.certificate.lower_bound, color=BOUND, lw=1.2, ls="--", label=bound)
-        if min(min(run.objectives) for run in self.runs) > 0:
+            values = 100 * (run.objectives / bound - 1) if relative else run.objectives
+            ax.plot(run.steps, values, color=OTHERS, lw=1.2, alpha=0.9, label=label)
+        ours = 100 * (self.certificate.objective / bound - 1) if relative else self.certificate.objective
+        proof = "proven" if self.certificate.rigorous else "not proven globally"
+        ax.axhline(max(ours, 1e-6) if relative else ours, color=OURS, lw=2, label="our network")
+        if relative:
             ax.set_yscale("log")
-        ax.set(xlabel="gradient steps", ylabel="objective")
+        ax.set(xlabel="gradient steps", ylabel=f"% above the lower bound ({proof})" if relative else "objective")
         ax.set_title(f"{sum(self.stuck)} of {len(self.runs)} runs end more than {100 * self.tol:g} % above", fontsize=10)
         ax.legend(frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
