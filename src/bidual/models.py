@@ -233,6 +233,16 @@ class Model:
             scale=None if scale is None else np.array(scale, dtype=np.float64),
         )
 
+    def to_onnx(self, path: str | os.PathLike[str], dtype: str = "float64") -> Path:
+        """Write the model to an ONNX file that takes raw columns, in the order of ``feature_names``.
+
+        Outputs are ``prediction (n,)`` (values or labels), ``scores (n, C)`` and, where the loss has them,
+        ``probabilities (n, K)``.
+        """
+        from bidual.networks.onnx_bridge import write_model
+
+        return write_model(path, self, dtype)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a JSON file, atomically; :func:`load` reads it back bit for bit."""
         return write_json(path, {"format": "bidual.model", "version": FORMAT_VERSION, **self.to_dict()})

@@ -78,6 +78,15 @@ class Network(ABC):
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
         """The same function as a torch module mapping ``(n, d)`` to ``(n, C)``; float64 unless said otherwise."""
 
+    def to_onnx(self, path: str | os.PathLike[str], dtype: str = "float64") -> Path:
+        """Write the network to an ONNX file: input ``x (n, d)``, output ``y (n, C)``, in ``dtype`` (or "float32").
+
+        Needs ``pip install 'bidual[onnx]'``.
+        """
+        from bidual.networks.onnx_bridge import write
+
+        return write(path, self, dtype)
+
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the hidden neurons, ``(m, d + 1)``: the gates of a gated network made from this one."""
         raise ValueError(f"a {self.kind} network has no neurons that could serve as gates")
