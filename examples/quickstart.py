@@ -59,7 +59,9 @@ def main() -> None:
     est.network_.save(out / "network.json")
     numbers = {**est.certificate_.to_dict(), "n_neurons": est.n_neurons_, "adam_objectives": objectives}
     write_atomically(out / "certificate.json", lambda path: path.write_text(json.dumps(numbers, indent=1)))
-    report = write_report(out / "report.html", est, X, y, target="disease progression", source="scikit-learn's diabetes data")
+    report = write_report(
+        out / "report.html", est, X, y, target="disease progression", source="scikit-learn's diabetes data"
+    )
     print(f"open {report} in a browser; also there: fit.png, network.json, certificate.json")
 
 

@@ -14,10 +14,10 @@ import pytest
 
 import bidual
 import bidual.cli.training as commands
-from bidual.cli.commands import COMMANDS
-from bidual.cli.data import standardisation
 from bidual import ReLUClassifier, ReLURegressor
 from bidual.cli import main
+from bidual.cli.commands import COMMANDS
+from bidual.cli.data import standardisation
 from bidual.models import load
 
 SOURCE = Path(bidual.__file__).parents[1]

@@ -110,7 +110,9 @@ def test_models_of_three_classes_and_of_numbers(tmp_path):
     assert set(run(hinge.to_onnx(tmp_path / "m.onnx"), X)) == {"prediction", "scores"}
     numbers = replace(model_of(np.abs(X[:, 0])))
     numbers = replace(numbers, target=replace(numbers.target, centre=5.0, scale=2.0))
-    np.testing.assert_allclose(run(numbers.to_onnx(tmp_path / "m.onnx"), X, "prediction"), numbers.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(
+        run(numbers.to_onnx(tmp_path / "m.onnx"), X, "prediction"), numbers.predict(X), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("bias", [True, False])

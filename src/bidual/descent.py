@@ -33,7 +33,7 @@ class Run:
     ----------
     seed : int
     network : Network
-        Where it ended.
+        Where it ended, its layers balanced, which costs nothing: its objective is at most the last one noted.
     steps : ndarray, shape (k,)
         Steps at which the objective was noted.
     objectives : ndarray, shape (k,)
@@ -164,7 +164,9 @@ def iterate(
         if step == steps:
             return
         rate = learning_rate * 0.5 * (1.0 + np.cos(np.pi * step / steps))
-        for x, g, m, v in zip(parameters, _gradients(problem, parameters, batch_size, rngs), first, second, strict=True):
+        for x, g, m, v in zip(
+            parameters, _gradients(problem, parameters, batch_size, rngs), first, second, strict=True
+        ):
             m *= _MOMENTUM
             if optimiser == "sgd":
                 m += g

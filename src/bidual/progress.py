@@ -15,9 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-#: Objectives of a training are in the first steps, where the gap is still one.
-_FIRST_GAP = 1.0
-
 
 @dataclass
 class Task:
@@ -53,9 +50,9 @@ def note(text: str, done: float | None = None) -> None:
 
 def closed(gap: float, tol: float) -> float:
     """How much of the way from a gap of one to ``tol`` is done, on the log scale."""
-    if not gap > 0 or gap <= tol:
-        return 1.0
-    return min(1.0, max(0.0, math.log(_FIRST_GAP / gap) / math.log(_FIRST_GAP / max(min(tol, 0.5), 1e-12))))
+    if not tol < gap < 1.0:
+        return 1.0 if gap <= tol else 0.0
+    return math.log(gap) / math.log(max(tol, 1e-12))
 
 
 @contextmanager

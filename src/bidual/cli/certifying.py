@@ -35,7 +35,9 @@ _PICKLES = (".joblib", ".pkl", ".pickle")
 
 
 @command(
-    argument("model", type=Path, help="file of bidual (.json), torch (.pt, .pth), ONNX (.onnx) or joblib (.joblib, .pkl)"),
+    argument(
+        "model", type=Path, help="file of bidual (.json), torch (.pt, .pth), ONNX (.onnx) or joblib (.joblib, .pkl)"
+    ),
     argument("data", type=Path, help="the training data: CSV file with a header, or NPZ file with arrays X and y"),
     argument("--target", metavar="COLUMN", help="column the network predicts (NPZ: y; a bidual model knows its own)"),
     argument("--beta", type=float, help="weight decay (a bidual model knows its own)"),
@@ -48,7 +50,9 @@ _PICKLES = (".joblib", ".pkl", ".pickle")
     argument("--improve", type=Path, metavar="FILE", help="write a better network to this file (JSON)"),
     argument("--out", type=Path, metavar="FILE", help="write the certificate with its proof to this file (JSON)"),
     argument("--seed", type=int, dest="random_state", help="seed of all random choices"),
-    argument("--trust", action="store_true", help="load a joblib or pickle file, which can run code of whoever made it"),
+    argument(
+        "--trust", action="store_true", help="load a joblib or pickle file, which can run code of whoever made it"
+    ),
     STRICT,
     JSON,
     QUIET,

@@ -27,7 +27,7 @@ def playground(args: argparse.Namespace) -> None:
     serve(host=args.host, port=args.port, browser=args.browser, quiet=args.quiet, verbose=args.verbose)
 
 
-@command(argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell to complete in"), VERBOSE)
+@command(argument("shell", choices=("bash", "zsh"), help="the shell to complete in"), VERBOSE)
 def completion(args: argparse.Namespace) -> None:
     """Print a script that completes commands and options in your shell.
 

@@ -40,9 +40,19 @@ _BETA = argument("--beta", type=float, default=1e-3, help="weight decay (default
 _OUT = argument("--out", type=Path, required=True, metavar="FILE", help="where the model goes (JSON)")
 _REPORT = argument("--report", type=Path, metavar="FILE", help="write a report about it (one HTML page)")
 _BETAS = (
-    argument("--betas", metavar="A,B,...", help="weight decays to train at (default: a sequence down from the largest useful one)"),
+    argument(
+        "--betas",
+        metavar="A,B,...",
+        help="weight decays to train at (default: a sequence down from the largest useful one)",
+    ),
     argument("--n-betas", type=int, default=20, metavar="N", help="length of that sequence (default %(default)s)"),
-    argument("--beta-min-ratio", type=float, default=1e-3, metavar="R", help="its end, relative to its start (default %(default)s)"),
+    argument(
+        "--beta-min-ratio",
+        type=float,
+        default=1e-3,
+        metavar="R",
+        help="its end, relative to its start (default %(default)s)",
+    ),
 )
 _WIDTH = argument("--max-neurons", type=int, metavar="N", help="largest width of the network")
 _FOLDS = argument("--folds", type=int, default=5, dest="cv", metavar="K", help="default %(default)s")
@@ -68,7 +78,9 @@ def fit(args: argparse.Namespace) -> int | None:
     return _fitted(args, data, _trained(estimator, data))
 
 
-@command(*DATA, _OUT, _REPORT, _PLOT, *_BETAS, _FOLDS, _JOBS, _ONE_ERROR, *TRAINING, *GATES, STRICT, JSON, QUIET, VERBOSE)
+@command(
+    *DATA, _OUT, _REPORT, _PLOT, *_BETAS, _FOLDS, _JOBS, _ONE_ERROR, *TRAINING, *GATES, STRICT, JSON, QUIET, VERBOSE
+)
 def cv(args: argparse.Namespace) -> int | None:
     """Choose the weight decay by cross-validation, then train on all rows.
 
@@ -159,7 +171,10 @@ def path(args: argparse.Namespace) -> int | None:
         sys.stdout.write(csv_text(columns))
     if args.json:
         print_json(
-            betas=len(found), converged=int(found.converged.sum()), largest_gap=float(found.gaps.max()), path=str(args.out)
+            betas=len(found),
+            converged=int(found.converged.sum()),
+            largest_gap=float(found.gaps.max()),
+            path=str(args.out),
         )
     return NOT_REACHED if args.strict and not found.converged.all() else None
 

@@ -1,7 +1,7 @@
 """To and from ONNX. Imported only when asked for.
 
-:func:`write` builds the graph of a network (or of a whole model: scaling, network, labels) operator by operator, so that
-neither torch nor a converter is needed; each kind of network adds itself with ``body.register``.
+:func:`write` builds the graph of a network (or of a whole model: scaling, network, labels) operator by operator, so
+that neither torch nor a converter is needed; each kind of network adds itself with ``body.register``.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def write(path: str | os.PathLike[str], network: Network, dtype: str = "float64"
 
 
 def write_model(path: str | os.PathLike[str], model: Model, dtype: str = "float64") -> Path:
-    """A model on raw columns: outputs ``prediction (n,)``, ``scores (n, C)`` and, if there are any, ``probabilities``."""
+    """A model on raw columns: outputs ``prediction (n,)``, ``scores (n, C)``, ``probabilities`` if there are any."""
     graph, network, classes = Graph(dtype), model.network, model.target.classes
     x, kind = "x", _TYPES[dtype]
     if model.centre is not None:
@@ -209,7 +209,7 @@ _PASSIVE = ("Identity", "Cast", "Dropout", "Flatten", "Reshape", "Squeeze")
 
 
 def read(path: str | os.PathLike[str]) -> TwoLayerNetwork:
-    """A two-layer ReLU network from a chain of MatMul, Gemm, Add and Relu, as torch and scikit-learn converters write it."""
+    """A two-layer ReLU network from a chain of MatMul, Gemm, Add and Relu, as converters write it."""
     try:
         graph = onnx.load(os.fspath(path), load_external_data=False).graph  # other files stay closed
         constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}

@@ -235,7 +235,7 @@ def frame(X: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def clip(line: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
-    """The part of the line ``u_1 x_1 + u_2 x_2 + b = 0`` inside the box, as two points ``(2, 2)``; None if there is none."""
+    """The part of the line ``u_1 x_1 + u_2 x_2 + b = 0`` inside the box: two points ``(2, 2)``, or None."""
     u, b = line[:2], line[2]
     length = float(u @ u)
     if length == 0.0:

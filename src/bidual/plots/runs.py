@@ -71,7 +71,9 @@ class RunsDisplay:
         if relative:
             ax.set_yscale("log")
         ax.set(xlabel="gradient steps", ylabel=f"% above the lower bound ({proof})" if relative else "objective")
-        ax.set_title(f"{sum(self.stuck)} of {len(self.runs)} runs end more than {100 * self.tol:g} % above", fontsize=10)
+        ax.set_title(
+            f"{sum(self.stuck)} of {len(self.runs)} runs end more than {100 * self.tol:g} % above", fontsize=10
+        )
         ax.legend(frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self

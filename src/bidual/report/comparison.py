@@ -124,14 +124,12 @@ def _mlp(
     return Entry(f"scikit-learn, seed {seed}", objective, mlp.score(X_test, y_test), width, seconds)
 
 
-def _path(
-    model: Model, ours: Any, X: FloatArray, y: Array, X_test: FloatArray, y_test: Array
-) -> PathDisplay | None:
+def _path(model: Model, ours: Any, X: FloatArray, y: Array, X_test: FloatArray, y_test: Array) -> PathDisplay | None:
     """How beta changes the network and its score on the rows left out, if that is quick."""
     how = model.training
     if how.activation != "relu" or how.beta <= 0 or ours.certificate_.elapsed > _QUICK:
         return None
-    options = {"architecture": how.architecture, "bias": how.bias, "fit_intercept": how.fit_intercept}
+    options: dict[str, Any] = {"architecture": how.architecture, "bias": how.bias, "fit_intercept": how.fit_intercept}
     path = solution_path(
         X, y, n_betas=12, beta_min_ratio=1e-3, loss=how.loss, tol=1e-2, time_limit=_QUICK, random_state=0, **options
     )
@@ -141,4 +139,6 @@ def _path(
         scores.append(ours.score(X_test, y_test))
     inside = path.betas[-1] <= how.beta <= path.betas[0]
     name = "R² on new rows" if model.target.classes is None else "accuracy on new rows"
-    return PathDisplay.from_path(path, scores=scores, beta=how.beta if inside else None, score_name=name, plot=False)
+    return PathDisplay.from_path(
+        path, scores=np.array(scores), beta=how.beta if inside else None, score_name=name, plot=False
+    )

@@ -65,20 +65,24 @@ def pictures(model: Model, X: FloatArray, y: Any) -> Iterator[tuple[str, str]]:
     """The fit as (SVG, caption), as the number of inputs and the task allow."""
     d, classes = len(model.feature_names), model.target.classes
     if classes is None and d == 1 and model.network.n_outputs == 1:
-        yield svg(lambda: _fit(model, X, y), f"{model.target.name} against {model.feature_names[0]}, with the fit"), (
-            "The fitted function is piecewise linear; every kink is a neuron that switches on or off."
+        yield (
+            svg(lambda: _fit(model, X, y), f"{model.target.name} against {model.feature_names[0]}, with the fit"),
+            ("The fitted function is piecewise linear; every kink is a neuron that switches on or off."),
         )
     elif classes is None:
-        yield svg(lambda: _predictions(model, X, y), f"predicted against observed {model.target.name}"), (
-            "Predicted against observed. On the diagonal the prediction is exact."
+        yield (
+            svg(lambda: _predictions(model, X, y), f"predicted against observed {model.target.name}"),
+            ("Predicted against observed. On the diagonal the prediction is exact."),
         )
     if d == 2 and classes is not None:
-        yield svg(lambda: _regions(model, X, y), f"regions of predicted {model.target.name}"), (
-            "Predicted class by colour; dashed lines are the neurons."
+        yield (
+            svg(lambda: _regions(model, X, y), f"regions of predicted {model.target.name}"),
+            ("Predicted class by colour; dashed lines are the neurons."),
         )
     elif d == 2:
-        yield svg(lambda: _neurons(model, X, y), "neurons as lines over the data"), (
-            "Each line is where a neuron switches on, a tick points to its active side, and the width tells what it costs."
+        yield (
+            svg(lambda: _neurons(model, X, y), "neurons as lines over the data"),
+            ("Each line is where a neuron switches on; a tick points to its active side, its width tells its cost."),
         )
 
 

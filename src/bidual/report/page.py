@@ -18,6 +18,19 @@ from bidual.report import figures
 from bidual.report.comparison import Comparison, Entry, compare
 from bidual.solvers import HistoryEntry
 
+#: Nothing is loaded from anywhere, and nothing runs.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_BIASES = (
+    "scikit-learn leaves hidden biases out of its weight decay; its networks are judged here by our objective, which "
+    "counts them."
+)
+_OTHER_LOSS = (
+    "The objectives are not set beside each other: scikit-learn's MLP does not know this loss or architecture."
+)
+_WORSE = (
+    "On the new rows a network of scikit-learn scores higher: a lower training objective is no promise there. Try "
+    "another beta, or <code>bidual cv</code>."
+)
 #: Rows and columns of a table that people still read.
 _MANY_NEURONS, _MANY_FEATURES = 40, 12
 
@@ -55,8 +68,7 @@ def page(
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        # nothing is loaded from anywhere, and nothing runs
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(filter(None, sections))
         + f"\n<footer>Written by bidual {escape(model.training.version)}.</footer>\n</main>\n</body>\n</html>\n"
@@ -68,7 +80,11 @@ def page(
 
 def _head(model: Model, title: str, source: str | None) -> str:
     certificate, training = model.certificate, model.training
-    badge = '<span class="badge">proven</span>' if certificate.rigorous else '<span class="badge open">not proven globally</span>'
+    badge = (
+        '<span class="badge">proven</span>'
+        if certificate.rigorous
+        else '<span class="badge open">not proven globally</span>'
+    )
     data = f"trained on {training.n_rows} rows" + (f" of {escape(source)}" if source else "")
     facts = {
         "objective": f"{certificate.objective:.6g}",
@@ -124,7 +140,7 @@ def _proof(certificate: Certificate, tol: float | None) -> str:
     sentences = [
         f"Training minimises {what}. This network reaches {certificate.objective:.8g}.",
         {
-            "global": f"No network of this kind, of any width and trained by anything, is below {certificate.lower_bound:.8g}.",
+            "global": f"No network of this kind, of any width, is below {certificate.lower_bound:.8g}.",
             "parallel": f"No network made of such branches, however many, is below {certificate.lower_bound:.8g}.",
             "patterns": f"Among networks on the activation patterns used, none is below {certificate.lower_bound:.8g}.",
             "gates": f"Among networks with these gates, none is below {certificate.lower_bound:.8g}.",
@@ -161,7 +177,11 @@ def _weights(model: Model) -> str:
     costs = np.linalg.norm(gates, axis=1) * np.linalg.norm(out, axis=1)
     order = np.argsort(-costs, kind="stable")
     shown = names[:_MANY_FEATURES]
-    outputs = ["output"] if network.n_outputs == 1 else [f"output {c}" for c in model.target.classes or range(network.n_outputs)]
+    outputs = (
+        ["output"]
+        if network.n_outputs == 1
+        else [f"output {c}" for c in model.target.classes or range(network.n_outputs)]
+    )
     rows = [
         [
             str(k),
@@ -192,19 +212,16 @@ def _comparison(model: Model, comparison: Comparison | None, asked: bool) -> str
     )
     rows = [_entry(comparison.ours, above), *(_entry(o, _above(o, certificate)) for o in others)]
     known = [o.objective for o in others if o.objective is not None]
+    alpha = f"{comparison.n_train * model.training.beta:g}"
     words = [
-        f"Both were trained on the same {comparison.n_train} rows and scored on the other {comparison.n_test}, with the "
-        f"same weight decay (alpha = {comparison.n_train * model.training.beta:g}, which scikit-learn divides by the number of rows)."
+        f"Both were trained on the same {comparison.n_train} rows and scored on the other {comparison.n_test}, with "
+        f"the same weight decay (alpha = {alpha}, which scikit-learn divides by the number of rows)."
     ]
     if known and certificate.objective <= min(known):
-        words.append("None of the other networks has a lower training objective than ours; the bound says none can by more than our gap.")
-    if known:
-        words.append("scikit-learn leaves hidden biases out of its weight decay; its networks are judged here by our objective, which counts them.")
-    else:
-        words.append("The objectives are not set beside each other: scikit-learn's MLP does not know this loss or architecture.")
-    best = max(others, key=lambda o: o.score)
-    if comparison.ours.score < best.score:
-        words.append("On the new rows a network of scikit-learn scores higher: a lower training objective is no promise there. Try another beta, or <code>bidual cv</code>.")
+        words.append("None of the other networks has a lower training objective than ours.")
+    words.append(_BIASES if known else _OTHER_LOSS)
+    if comparison.ours.score < max(o.score for o in others):
+        words.append(_WORSE)
     table = _table(["network", "objective", "above the bound by at most", score, "neurons", "time"], rows, ours=True)
     path = ""
     if comparison.path is not None:
@@ -227,10 +244,12 @@ def _entry(entry: Entry, above: str) -> list[str]:
 def _loading(model: Model, model_file: str | None) -> str:
     name = model_file or "model.json"
     target = "values" if model.target.classes is None else "labels"
-    python = (
-        f'import bidual\n\nmodel = bidual.load("{name}")\nmodel.predict(X)          # {target}; X has the columns above, in this order\n'
-        "print(model.certificate)  # what is certain\nmodel.network.to_torch()  # an ordinary torch module (inputs scaled as model.transform does)"
-    )
+    python = f"""import bidual
+
+model = bidual.load("{name}")
+model.predict(X)          # {target}; X has the columns above, in this order
+print(model.certificate)  # what is certain
+model.network.to_torch()  # an ordinary torch module; it takes model.transform(X)"""
     shell = f"bidual predict {name} new.csv --out predictions.csv\nbidual export {name} --out model.onnx"
     return f"<h2>Using it</h2>\n<pre><code>{escape(python)}</code></pre>\n<pre><code>{escape(shell)}</code></pre>"
 
@@ -242,11 +261,17 @@ def _table(head: Iterable[str], rows: Sequence[Sequence[str]], caption: str = ""
     """Escaped cells; the first row may be marked as ours."""
     top = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in head)
     body = "".join(
-        f"<tr{' class=ours' if ours and k == 0 else ''}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        f"<tr{' class=ours' if ours and k == 0 else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        + "</tr>"
         for k, row in enumerate(rows)
     )
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<div class='table' tabindex='0' role='region' aria-label='{escape(caption or 'table', quote=True)}'><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    label = escape(caption or "table", quote=True)
+    return (
+        f"<div class='table' tabindex='0' role='region' aria-label='{label}'><table>{title}"
+        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def _capital(text: str) -> str:
