@@ -38,9 +38,7 @@ def serve(
         raise ImportError("the playground needs uvicorn: pip install 'bidual[playground]'") from error
 
     if host not in _LOCAL:
-        print(
-            f"bidual: warning: at {host} everybody who reaches this machine can use the playground", file=sys.stderr
-        )
+        print(f"bidual: warning: at {host} everybody who reaches this machine can use the playground", file=sys.stderr)
     listener = _listen(host, port)
     port = listener.getsockname()[1]
     shown = "127.0.0.1" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host

@@ -15,33 +15,42 @@ LOSSES = {
 ARCHITECTURES = ["two_layer", "batch_norm", "gated"]
 
 _NUMBER = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
-_PROBLEM: dict[str, Any] = {
-    "task": {"type": "string", "enum": list(LOSSES)},
-    "points": {
-        "description": "Regression: [x, y]. Classification: [x1, x2, class], the class 0, 1 or 2.",
-        "type": "array",
-        "minItems": 1,
-        "maxItems": MAX_POINTS,
-        "items": {"type": "array", "minItems": 2, "maxItems": 3, "items": _NUMBER},
-    },
-    "loss": {"type": "string", "enum": [name for names in LOSSES.values() for name in names]},
-    "architecture": {"type": "string", "enum": ARCHITECTURES, "default": "two_layer"},
-    "bias": {"type": "boolean", "default": True},
-}
+_CLASS = {"type": "integer", "minimum": 0, "maximum": 2}
+_POINTS = {"regression": [_NUMBER, _NUMBER], "classification": [_NUMBER, _NUMBER, _CLASS]}
 _BETA = {"type": "number", "minimum": 1e-5, "maximum": 10.0}
 
 
-def _request(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
+def _problem(task: str) -> dict[str, Any]:
+    columns = _POINTS[task]
+    point = {"type": "array", "minItems": len(columns), "maxItems": len(columns), "prefixItems": columns}
+    return {
+        "task": {"type": "string", "enum": [task]},
+        "points": {"type": "array", "minItems": 1, "maxItems": MAX_POINTS, "items": point},
+        "loss": {"type": "string", "enum": LOSSES[task]},
+        "architecture": {"type": "string", "enum": ARCHITECTURES, "default": "two_layer"},
+        "bias": {"type": "boolean", "default": True},
+    }
 
 
-FIT = _request(["task", "points", "loss", "beta"], **_PROBLEM, beta=_BETA)
-PATH = _request(
-    ["task", "points", "loss"], **_PROBLEM, n_betas={"type": "integer", "minimum": 2, "maximum": 20, "default": 12}
-)
+def _request(*required: str, **properties: Any) -> dict[str, Any]:
+    """One form for each task."""
+    return {
+        "oneOf": [
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["task", "points", "loss", *required],
+                "properties": {**_problem(task), **properties},
+            }
+            for task in LOSSES
+        ]
+    }
+
+
+FIT = _request("beta", beta=_BETA)
+PATH = _request(n_betas={"type": "integer", "minimum": 2, "maximum": 20, "default": 12})
 DESCENT = _request(
-    ["task", "points", "loss", "beta"],
-    **_PROBLEM,
+    "beta",
     beta=_BETA,
     width={"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
     runs={"type": "integer", "minimum": 1, "maximum": 8, "default": 5},
@@ -53,7 +62,7 @@ DESCENT = _request(
 
 _NUMBERS = {"type": "array", "items": {"type": "number"}}
 _SHAPE = {
-    "description": "The function: values on the grid of x (regression), or scores[class][row][column] (classification).",
+    "description": "The function: y on the grid x (regression), or scores[class][row][column] (classification).",
     "type": "object",
     "properties": {
         "x": _NUMBERS,
@@ -118,16 +127,29 @@ class Invalid(ValueError):
 
 def check(value: Any, schema: dict[str, Any], where: str = "the request") -> Any:
     """The value with defaults filled in; raises :class:`Invalid` unless it fits. Only what is used above is known."""
+    if "oneOf" in schema:
+        return check(value, _variant(value, schema["oneOf"], where), where)
     _CHECKS[schema["type"]](value, schema, where)
     if "enum" in schema and value not in schema["enum"]:
         raise Invalid(f"{where} must be one of {', '.join(schema['enum'])}")
     if schema["type"] == "array":
-        return [check(item, schema["items"], f"{where}[{k}]") for k, item in enumerate(value)]
+        items = schema.get("prefixItems") or [schema["items"]] * len(value)
+        return [check(item, form, f"{where}[{k}]") for k, (item, form) in enumerate(zip(value, items, strict=True))]
     if schema["type"] == "object":
         known = schema["properties"]
         given = {k: check(v, known[k], k) for k, v in value.items()}
         return {**{k: s["default"] for k, s in known.items() if "default" in s}, **given}
     return int(value) if schema["type"] == "integer" else value
+
+
+def _variant(value: Any, forms: list[dict[str, Any]], where: str) -> dict[str, Any]:
+    """The form of the task that the request names."""
+    if not isinstance(value, dict):
+        raise Invalid(f"{where} must be an object")
+    for form in forms:
+        if value.get("task") in form["properties"]["task"]["enum"]:
+            return form
+    raise Invalid(f"task must be one of {', '.join(LOSSES)}")
 
 
 def _is(kind: type | tuple[type, ...], noun: str) -> Any:
@@ -139,8 +161,6 @@ def _is(kind: type | tuple[type, ...], noun: str) -> Any:
 
 
 def _object(value: Any, schema: dict[str, Any], where: str) -> None:
-    if not isinstance(value, dict):
-        raise Invalid(f"{where} must be an object")
     if missing := [name for name in schema["required"] if name not in value]:
         raise Invalid(f"{where} lacks {', '.join(missing)}")
     if unknown := [name for name in value if name not in schema["properties"]]:
@@ -150,8 +170,9 @@ def _object(value: Any, schema: dict[str, Any], where: str) -> None:
 def _array(value: Any, schema: dict[str, Any], where: str) -> None:
     if not isinstance(value, list):
         raise Invalid(f"{where} must be an array")
-    if not schema["minItems"] <= len(value) <= schema["maxItems"]:
-        raise Invalid(f"{where} must have {schema['minItems']} to {schema['maxItems']} entries")
+    fewest, most = schema["minItems"], schema["maxItems"]
+    if not fewest <= len(value) <= most:
+        raise Invalid(f"{where} must have {fewest if fewest == most else f'{fewest} to {most}'} entries")
 
 
 def _number(value: Any, schema: dict[str, Any], where: str) -> None:

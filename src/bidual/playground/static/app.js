@@ -132,6 +132,7 @@ function describe() {
   if (!certificate) {
     $("sentence").textContent = "Click some points.";
     $("facts").replaceChildren();
+    $("neurons").replaceChildren();
     return;
   }
   $("badge").textContent = certificate.rigorous ? "proven" : "not proven globally";
@@ -148,6 +149,29 @@ function describe() {
     row.append(dt, dd);
     return row;
   }));
+  describeNeurons();
+}
+
+// Where each neuron switches, and what it adds there.
+function describeNeurons() {
+  const network = state.result.model.network, w = network.weights, regression = state.task === "regression";
+  const table = $("neurons");
+  if (network.kind !== "two_layer" || !w.hidden_weights.length) {
+    table.replaceChildren(row("td", [network.kind === "two_layer" ? "none: a constant is best" : "in the model file"]));
+    return;
+  }
+  const bias = w.hidden_bias ?? w.hidden_weights.map(() => 0);
+  const rows = w.hidden_weights.map((u, k) => (regression
+    ? [digits(-bias[k] / u[0], 3), u[0] > 0 ? "right" : "left", digits(u[0] * w.output_weights[k][0], 3)]
+    : [...u, bias[k], ...w.output_weights[k]].map((v) => digits(v, 3))));
+  const head = regression ? ["switches at x", "active to its", "slope added"] : ["w1", "w2", "bias", ...w.output_weights[0].map(() => "output")];
+  table.replaceChildren(row("th", head), ...rows.map((cells) => row("td", cells)));
+}
+
+function row(kind, cells) {
+  const tr = document.createElement("tr");
+  tr.append(...cells.map((text) => Object.assign(document.createElement(kind), { textContent: text, ...(kind === "th" ? { scope: "col" } : {}) })));
+  return tr;
 }
 
 function describeRuns() {
@@ -158,8 +182,9 @@ function describeRuns() {
     const item = document.createElement("li");
     const found = a <= STUCK;
     item.className = found ? "found" : "stuck";
-    const end = runs.done ? (found ? "found the optimum" : "stuck") : "";
-    item.textContent = `${digits(runs.objectives.at(-1)[k], 4)}, ${(100 * a).toFixed(a < 0.1 ? 2 : 0)} % above ${end}`;
+    const percent = Math.abs(a) < 5e-5 ? "0.00" : (100 * a).toFixed(a < 0.1 ? 2 : 0);
+    const end = runs.done ? (found ? ": got there" : ": stuck") : "";
+    item.textContent = `${digits(runs.objectives.at(-1)[k], 4)}, +${percent} %${end}`.replace("+-", "-");
     return item;
   }));
   const stuck = above.filter((a) => a > STUCK).length;
@@ -169,7 +194,7 @@ function describeRuns() {
 function draw() {
   drawScene($("scene"), state);
   drawField($("field"), state.shape?.scores);
-  drawPath($("path"), state.path, beta());
+  drawPath($("path"), state.path, beta(), solvable());
   drawRuns($("runs-chart"), state.runs, state.result?.certificate);
 }
 
@@ -182,6 +207,7 @@ function choices(select, names) {
 function setTask(task) {
   state.task = task;
   $("classes").hidden = task === "regression";
+  document.body.dataset.task = task;
   choices($("loss"), options.losses[task]);
   $("example").replaceChildren(...Object.keys(examples[task]).map((name) => new Option(name)), new Option("my own", ""));
   load(Object.keys(examples[task])[0]);

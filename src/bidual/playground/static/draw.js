@@ -120,8 +120,8 @@ const channels = (hex) => [1, 3, 5].map((k) => parseInt(hex.trim().slice(k, k + 
 const scale = (low, high, from, to) => (v) => from + ((v - low) / (high - low || 1)) * (to - from);
 const power = (v) => (v >= 0.001 && v < 1000 ? String(Number(v.toPrecision(2))) : v.toExponential(0));
 
-export function drawPath(svg, path, beta) {
-  if (!path) return svg.replaceChildren(element("text", { x: 8, y: 20 }, "appears with the points"));
+export function drawPath(svg, path, beta, waiting) {
+  if (!path) return svg.replaceChildren(element("text", { x: 4, y: 20 }, waiting ? "computing …" : "appears with the points"));
   const logs = path.betas.map(Math.log10), low = Math.min(...logs), high = Math.max(...logs);
   const x = scale(low, high, 34, 286), most = Math.max(1, ...path.n_neurons), top = Math.max(...path.objectives) || 1;
   const left = scale(0, most, 104, 14), right = scale(0, top, 104, 14);
@@ -143,10 +143,13 @@ export function drawPath(svg, path, beta) {
 const stairs = (points) => points.flatMap((p, k) => (k ? [[p[0], points[k - 1][1]], p] : [p]));
 
 export function drawRuns(svg, runs, certificate) {
-  if (!runs?.steps.length || !certificate) return svg.replaceChildren();
+  const empty = !runs?.steps.length || !certificate;
+  svg.toggleAttribute("hidden", empty);
+  if (empty) return svg.replaceChildren();
   const all = runs.objectives.flat().filter((v) => v > 0), bound = Math.max(certificate.lower_bound, 1e-9);
-  const last = runs.objectives.at(-1), ceiling = Math.max(4 * Math.max(...last), 2 * certificate.objective);
-  const low = Math.log10(Math.min(bound, certificate.objective, ...all)) - 0.06, high = Math.log10(Math.min(Math.max(...all), ceiling)) + 0.02;
+  // the chart closes in on where the runs are, so that small differences show
+  const last = runs.objectives.at(-1), ceiling = 1.15 * Math.max(...last, 1.05 * certificate.objective);
+  const low = Math.log10(Math.min(bound, certificate.objective, ...all)) - 0.15 * Math.log10(ceiling / bound), high = Math.log10(ceiling);
   const x = scale(0, runs.total, 38, 312), y = scale(low, high, 128, 10);
   const at = (v) => clamp(y(Math.log10(Math.max(v, 1e-12))), 4, 132);
   const nodes = [
