@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
 import gallery  # noqa: E402
+import reference  # noqa: E402
 
 import bidual  # noqa: E402
 
@@ -56,6 +57,7 @@ copybutton_prompt_is_regexp = True
 
 # ---- the gallery: every file of examples/ becomes a page -----------------------------------------
 
+reference.write_names(HERE / "api")
 QUICK = os.environ.get("BIDUAL_DOCS", "") == "quick"
 gallery.prepare(HERE.parent / "examples", HERE / "_examples")
 sphinx_gallery_conf = {

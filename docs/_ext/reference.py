@@ -34,7 +34,7 @@ def names_of(module: str) -> list[str]:
     return [f"{module}.{n}" for n, v in sorted(things.items()) if inspect.isclass(v) or inspect.isfunction(v)]
 
 
-def write_names(app: Any) -> None:
+def write_names(folder: Path) -> None:
     """The page of the API reference: one table for each module; a name is listed where it is met first."""
     lines, seen = ["API reference", "=============", ""], set()
     for module, title in MODULES.items():
@@ -44,7 +44,7 @@ def write_names(app: Any) -> None:
             title = title.replace("`", "``")
             lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
             lines += [f"   {name}" for name in fresh] + [""]
-    page, text = Path(app.srcdir) / "api" / "index.rst", "\n".join(lines) + "\n"
+    page, text = folder / "index.rst", "\n".join(lines) + "\n"
     page.parent.mkdir(exist_ok=True)
     if not page.exists() or page.read_text(encoding="utf-8") != text:
         page.write_text(text, encoding="utf-8")
@@ -71,7 +71,6 @@ class Commands(Directive):
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Register both."""
-    app.connect("builder-inited", write_names, priority=100)  # before autosummary looks for names
+    """Register the commands; the names are written before the build begins."""
     app.add_directive("bidual-commands", Commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -161,9 +161,10 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         Choose the largest beta whose mean score is within one standard error of the best:
         :math:`\bar s_k \ge \bar s_* - \hat\sigma_* / \sqrt K` with K folds and
         :math:`\hat\sigma_*` the standard deviation over them (K - 1 degrees of freedom).
-    loss, architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, \
-random_state
-        As in :class:`ReLURegressor`; ``tol``, ``max_iter`` and ``time_limit`` hold for each beta of each fold.
+    loss, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
+        As in :class:`ReLURegressor`.
+    tol, max_iter, time_limit
+        As in :class:`ReLURegressor`, for each beta of each fold.
     verbose : int, default=0
         1: progress of the folds and of the last training; 2: of every beta; 3: of every training.
 
@@ -229,9 +230,10 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
     ----------
     betas, n_betas, beta_min_ratio, cv, scoring, n_jobs, one_standard_error
         As in :class:`ReLURegressorCV`; folds are stratified.
-    loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, \
-random_state, verbose
+    loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
         As in :class:`ReLUClassifier`.
+    tol, max_iter, time_limit, verbose
+        As in :class:`ReLURegressorCV`.
 
     Attributes
     ----------
