@@ -73,7 +73,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 0,
     "write_computation_times": False,
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery.ShortOnesFirst",
     "abort_on_example_error": False,
     "only_warn_on_example_error": False,
     "default_thumb_file": str(HERE / "fit.png"),

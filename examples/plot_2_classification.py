@@ -24,7 +24,8 @@ DecisionDisplay.from_estimator(est, X, y)
 plt.show()
 
 # %%
-# The neurons alone: blue ones vote for class 1, orange ones for class 0; the wider, the more they weigh.
+# The neurons alone, coloured by the class they vote for; a tick points to the side where a neuron is active, and the
+# wider the line, the more it weighs.
 
 NeuronsDisplay.from_estimator(est, X, y)
 plt.show()

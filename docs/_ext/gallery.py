@@ -59,6 +59,17 @@ def _literal_blocks(text: str) -> str:
     return "\n\n".join(parts)
 
 
+class ShortOnesFirst:
+    """The order of the gallery: plot_* by name, then the longer programs."""
+
+    def __init__(self, src_dir: str) -> None:
+        self.src_dir = src_dir
+
+    def __call__(self, filename: str) -> tuple[bool, str]:
+        """What to sort by."""
+        return (not filename.startswith("plot_"), filename)
+
+
 _seen: dict[Path, float] = {}
 
 

@@ -16,7 +16,8 @@ class NeuronsDisplay:
     r"""The lines :math:`u_j^T x + b_j = 0` of the hidden neurons over two features of the data.
 
     A tick on each line points to the side where the neuron is active; its width is the cost
-    :math:`\|u_j\| \|\alpha_j\|` of the neuron, its colour the sign of its output (with one output).
+    :math:`\|u_j\| \|\alpha_j\|` of the neuron, its colour the sign of its output: with one output, orange neurons
+    raise it (they vote for class 1), blue ones lower it.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class NeuronsDisplay:
             ends = clip(line, low, high)
             if ends is None:
                 continue
-            colour = OURS if sign >= 0 else OTHERS
+            colour = OTHERS if sign > 0 else OURS  # as the points of class 1 and of class 0
             width = 0.6 + 2.0 * np.sqrt(cost / widest)
             ax.plot(*ends.T, color=colour, lw=width, alpha=0.85, zorder=2)
             middle, normal = ends.mean(axis=0), line[:2] / np.linalg.norm(line[:2] / (high - low)) * 0.03
