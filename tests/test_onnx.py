@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from bidual import ReLUClassifier, ReLURegressor, certify, load
 from bidual.models import Model
-from bidual.networks import BatchNormNetwork, DeepNetwork, GatedNetwork, Network, TwoLayerNetwork, as_network, from_onnx
+from bidual.networks import (
+    BatchNormNetwork,
+    ConvolutionalNetwork,
+    DeepNetwork,
+    GatedNetwork,
+    Network,
+    TwoLayerNetwork,
+    as_network,
+    from_onnx,
+)
 
 pytest.importorskip("onnx", reason="ONNX is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -69,6 +78,40 @@ def test_single_precision(tmp_path):
     np.testing.assert_allclose(y, net.forward(X.astype(float)), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="dtype must be one of 'float32', 'float64'"):
         net.to_onnx(tmp_path / "m.onnx", dtype="int8")
+
+
+@pytest.mark.parametrize("layer", ["two_layer", "gated", "batch_norm_before", "batch_norm_after"])
+@pytest.mark.parametrize("pooling", ["sum", "average", None, "flatten"])
+@pytest.mark.parametrize("shape", [(5, 6, 2), (7, 2), (4, 12)])
+def test_convolutional_networks_compute_the_same(tmp_path, layer, pooling, shape):
+    if (layer, pooling) == ("gated", "flatten"):
+        return
+    images, patches = len(shape) == 3, shape == (4, 12)
+    kernel, h = ((2, 3), 12) if images else (None, 12) if patches else (3, 6)
+    where = {} if patches else {"stride": 2, "padding": 1}
+    grid = (3, 3) if images else (4,)
+    positions = int(np.prod(grid)) if pooling == "flatten" else 1
+    inner = network(layer, d=h, C=2 * positions)
+    net = ConvolutionalNetwork(inner, kernel, pooling=pooling, intercept=[0.5, -1.0], grid=grid, **where)
+    X = RNG.normal(size=(6, *shape))
+    y = run(net.to_onnx(tmp_path / "m.onnx", input_shape=shape), X, "y")
+    np.testing.assert_allclose(y.reshape(-1, 2), net.forward(X), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(y, net.predict(X), rtol=1e-11, atol=1e-11)
+    with pytest.raises(ValueError, match="input_shape="):
+        net.to_onnx(tmp_path / "m.onnx")
+
+
+def test_linear_circular_convolution(tmp_path):
+    layer = DeepNetwork([RNG.normal(size=(3, 4)), RNG.normal(size=(4, 10))], activation="linear")
+    net = ConvolutionalNetwork(layer, 3, pooling="flatten", grid=5, circular=True)
+    X = RNG.normal(size=(6, 5, 1))
+    y = run(net.to_onnx(tmp_path / "m.onnx", input_shape=(5, 1)), X, "y")
+    np.testing.assert_allclose(y, net.forward(X), rtol=1e-11, atol=1e-11)
+
+
+def test_every_kind_is_tested_here():
+    known = {network(kind).kind for kind in KINDS} | {"convolutional"}
+    assert known >= {kind for kind, cls in Network.registry.items() if cls.__module__.startswith("bidual.networks.")}
 
 
 def test_a_kind_without_exporter_says_so(tmp_path):

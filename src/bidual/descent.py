@@ -18,7 +18,7 @@ from bidual.architectures import Architecture
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.paths import _pose
-from bidual.problem import Neurons, NormalisedProblem, Problem
+from bidual.problem import Neurons, Problem
 
 #: Ways to take a step.
 OPTIMISERS = ("adam", "sgd")
@@ -144,8 +144,8 @@ def iterate(
     """Descend from all ``seeds`` at once; yields the start, every ``every`` steps, and the end."""
     if optimiser not in OPTIMISERS:
         raise ValueError(f"unknown optimiser {optimiser!r}: use one of {', '.join(map(repr, OPTIMISERS))}")
-    if isinstance(problem, NormalisedProblem):
-        raise ValueError("gradient descent is not available for batch normalisation after the ReLU")
+    if type(problem) is not Problem:
+        raise ValueError("gradient descent is here for neurons with one output vector, not normalised after the ReLU")
     rngs = [np.random.default_rng(seed) for seed in seeds]
     p, C = problem.M.shape[1], problem.n_outputs
     scale = 1.0 / np.sqrt(max(1.0, float(np.mean(problem.row_norms**2))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import singledispatch
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from bidual._files import write_atomically
 from bidual._typing import Array
 from bidual.networks.base import Network
 from bidual.networks.batch_norm import BatchNormNetwork
+from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
@@ -38,10 +40,10 @@ _TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 class Graph:
     """Nodes and constants of a graph under construction; methods return the name of their result."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, input_shape: tuple[int, ...]) -> None:
         if dtype not in _TYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(repr, _TYPES))}, got {dtype!r}")
-        self.dtype = dtype
+        self.dtype, self.input_shape = dtype, input_shape
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -70,13 +72,29 @@ def body(network: Network, graph: Graph, x: str) -> str:
     raise NotImplementedError(f"ONNX export of {network.kind} networks is not available: export to_torch() with torch")
 
 
+@body.register(TwoLayerNetwork)
+@body.register(BatchNormNetwork)
+def _(network: TwoLayerNetwork | BatchNormNetwork, graph: Graph, x: str) -> str:
+    return graph.affine(hidden(network, graph, x), network.output_weights, network.intercept)
+
+
 @body.register
+def _(network: DeepNetwork, graph: Graph, x: str) -> str:
+    return graph.affine(hidden(network, graph, x), network.layers[-1], network.biases[-1])
+
+
+@singledispatch
+def hidden(network: Network, graph: Graph, x: str) -> str:
+    """Append what stands before the last layer."""
+    raise NotImplementedError(f"ONNX export of {network.kind} networks behind every position is not available")
+
+
+@hidden.register
 def _(network: TwoLayerNetwork, graph: Graph, x: str) -> str:
-    hidden = graph.add("Relu", graph.affine(x, network.hidden_weights.T, network.hidden_bias))
-    return graph.affine(hidden, network.output_weights, network.intercept)
+    return graph.add("Relu", graph.affine(x, network.hidden_weights.T, network.hidden_bias))
 
 
-@body.register
+@hidden.register
 def _(network: BatchNormNetwork, graph: Graph, x: str) -> str:
     scale = network.gamma / network.norm
     shift = network.shift / np.sqrt(network.n_samples) - scale * network.mean
@@ -85,21 +103,51 @@ def _(network: BatchNormNetwork, graph: Graph, x: str) -> str:
         return graph.add("Add", graph.add("Mul", z, graph.constant(scale)), graph.constant(shift))
 
     z = graph.affine(x, network.hidden_weights.T, network.hidden_bias)
-    hidden = graph.add("Relu", normalise(z)) if network.position == "before" else normalise(graph.add("Relu", z))
-    return graph.affine(hidden, network.output_weights, network.intercept)
+    return graph.add("Relu", normalise(z)) if network.position == "before" else normalise(graph.add("Relu", z))
 
 
-@body.register
+@hidden.register
 def _(network: DeepNetwork, graph: Graph, x: str) -> str:
     if network.whitening is not None:
         x = graph.add("MatMul", x, graph.constant(network.whitening))
     if network.whitening_bias is not None:
         x = graph.add("Add", x, graph.constant(network.whitening_bias))
-    for k, (W, b) in enumerate(zip(network.layers, network.biases, strict=True), start=1):
+    for W, b in zip(network.layers[:-1], network.biases[:-1], strict=True):
         x = graph.affine(x, W, b)
-        if network.activation == "relu" and k < network.depth:
+        if network.activation == "relu":
             x = graph.add("Relu", x)
     return x
+
+
+@body.register
+def _(network: ConvolutionalNetwork, graph: Graph, x: str) -> str:
+    # Patches by index, then the network on patches: runtimes know convolutions in single precision only.
+    shape, C = (1, *graph.input_shape), network.n_outputs
+    grid, entries = network.window.grid(shape), prod(graph.input_shape)
+    index = network.window.rows(np.arange(1.0, entries + 1).reshape(shape)).astype(np.int64)  # 0: padding
+    flat = graph.add("Reshape", x, graph.constant([-1, entries], np.int64))
+    padded = graph.add("Pad", flat, graph.constant([0, 1, 0, 0], np.int64), graph.constant(np.zeros(())))
+    gathered = graph.add("Gather", padded, graph.constant(index.ravel(), np.int64), axis=1)
+    rows = graph.add("Reshape", gathered, graph.constant([-1, network.n_inputs], np.int64))
+    intercept = graph.constant(network.intercept)
+    K = len(index)
+    if network.n_positions is not None:
+        alpha = network.output_weights.swapaxes(0, 1).reshape(-1, C)
+        wide = graph.constant([-1, K * network.n_neurons], np.int64)
+        activations = graph.add("Reshape", hidden(network.layer, graph, rows), wide)
+        return graph.add("Add", graph.add("MatMul", activations, graph.constant(alpha)), intercept)
+    own = graph.constant(np.asarray(getattr(network.layer, "intercept", 0.0)))
+    outputs = graph.add("Sub", body(network.layer, graph, rows), own)
+    if network.pooling is None:
+        placed = graph.add("Reshape", outputs, graph.constant([-1, *grid, C], np.int64))
+        return graph.add("Add", placed, intercept)
+    by_patch = graph.add("Reshape", outputs, graph.constant([-1, K, C], np.int64))
+    operator = "ReduceMean" if network.pooling == "average" else "ReduceSum"
+    if operator == "ReduceSum":
+        pooled = graph.add(operator, by_patch, graph.constant([1], np.int64), keepdims=0)
+    else:
+        pooled = graph.add(operator, by_patch, axes=[1], keepdims=0)
+    return graph.add("Add", pooled, intercept)
 
 
 @body.register
@@ -119,16 +167,22 @@ def _(network: GatedNetwork, graph: Graph, x: str) -> str:
     return graph.add("Add", total, graph.constant(network.intercept))
 
 
-def write(path: str | os.PathLike[str], network: Network, dtype: str = "float64") -> Path:
+def write(
+    path: str | os.PathLike[str], network: Network, dtype: str = "float64", input_shape: tuple[int, ...] | None = None
+) -> Path:
     """A network as an ONNX file: input ``x (n, d)``, output ``y (n, C)``."""
-    graph = Graph(dtype)
+    if isinstance(network, ConvolutionalNetwork) and input_shape is None:
+        raise ValueError("a convolutional network needs input_shape=, the shape of one sample: X.shape[1:]")
+    graph = Graph(dtype, (network.n_inputs,) if input_shape is None else tuple(int(k) for k in input_shape))
+    shape = network.output_shape((1, *graph.input_shape))[1:]
     graph.add("Identity", body(network, graph, "x"), output="y")
-    return _save(path, graph, network, [("y", _TYPES[dtype], ["n", network.n_outputs])], {"kind": network.kind})
+    return _save(path, graph, [("y", _TYPES[dtype], ["n", *shape, network.n_outputs])], {"kind": network.kind})
 
 
 def write_model(path: str | os.PathLike[str], model: Model, dtype: str = "float64") -> Path:
     """A model on raw columns: outputs ``prediction (n,)``, ``scores (n, C)``, ``probabilities`` if there are any."""
-    graph, network, classes = Graph(dtype), model.network, model.target.classes
+    network, classes = model.network, model.target.classes
+    graph = Graph(dtype, (network.n_inputs,))
     x, kind = "x", _TYPES[dtype]
     if model.centre is not None:
         x = graph.add("Sub", x, graph.constant(model.centre))
@@ -146,7 +200,7 @@ def write_model(path: str | os.PathLike[str], model: Model, dtype: str = "float6
         if _probabilities(graph, flat, model):
             outputs.append(("probabilities", kind, ["n", len(classes)]))
     about = {"kind": network.kind, "features": ", ".join(model.feature_names), "target": model.target.name}
-    return _save(path, graph, network, outputs, about)
+    return _save(path, graph, outputs, about)
 
 
 def _label(graph: Graph, scores: str, classes: tuple[Any, ...]) -> int:
@@ -178,15 +232,13 @@ def _probabilities(graph: Graph, scores: str, model: Model) -> bool:
     return True
 
 
-def _save(
-    path: str | os.PathLike[str], graph: Graph, network: Network, outputs: list[Any], about: dict[str, str]
-) -> Path:
+def _save(path: str | os.PathLike[str], graph: Graph, outputs: list[Any], about: dict[str, str]) -> Path:
     import bidual
 
     proto = helper.make_graph(
         graph.nodes,
         "bidual",
-        [helper.make_tensor_value_info("x", _TYPES[graph.dtype], ["n", network.n_inputs])],
+        [helper.make_tensor_value_info("x", _TYPES[graph.dtype], ["n", *graph.input_shape])],
         [helper.make_tensor_value_info(*output) for output in outputs],
         graph.constants,
     )
