@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
-from bidual import ReLURegressor
+from bidual import Model, ReLURegressor
 from bidual._files import write_atomically
 from bidual.descent import descend
 from bidual.plots import FitDisplay
@@ -56,13 +56,13 @@ def main() -> None:
     axes.set(xlabel="body-mass index (standardised)", ylabel="disease progression (standardised)")
 
     write_atomically(out / "fit.png", lambda path: figure.savefig(path, dpi=130))
-    est.network_.save(out / "network.json")
+    Model.of(est, len(y), target="disease progression").save(out / "model.json")
     numbers = {**est.certificate_.to_dict(), "n_neurons": est.n_neurons_, "adam_objectives": objectives}
     write_atomically(out / "certificate.json", lambda path: path.write_text(json.dumps(numbers, indent=1)))
     report = write_report(
         out / "report.html", est, X, y, target="disease progression", source="scikit-learn's diabetes data"
     )
-    print(f"open {report} in a browser; also there: fit.png, network.json, certificate.json")
+    print(f"open {report} in a browser; also there: fit.png, model.json, certificate.json")
 
 
 if __name__ == "__main__":

@@ -103,12 +103,22 @@ def _head(model: Model, title: str, source: str | None) -> str:
 def _data(model: Model, X: FloatArray, y: Any) -> str:
     names = model.feature_names
     rows = [
-        [name, *(f"{v:.4g}" for v in (column.min(), column.mean(), column.max(), column.std()))]
-        for name, column in zip(names[:_MANY_FEATURES], X.T, strict=False)
+        [
+            name,
+            *(
+                f"{v if abs(v) > 1e-12 * spread else 0.0:.4g}"
+                for v in (column.min(), column.mean(), column.max(), spread)
+            ),
+        ]
+        for name, column, spread in zip(names[:_MANY_FEATURES], X.T, X.std(axis=0), strict=False)
     ]
     more = f"<p class='soft'>and {len(names) - _MANY_FEATURES} more columns</p>" if len(names) > _MANY_FEATURES else ""
     scaling = "standardised before training" if model.scale is not None else "used as they are"
-    table = _table(["column", "smallest", "mean", "largest", "deviation"], rows, f"{len(names)} inputs, {scaling}")
+    table = _table(
+        ["column", "smallest", "mean", "largest", "deviation"],
+        rows,
+        f"{len(names)} input{'s' if len(names) > 1 else ''}, {scaling}",
+    )
     if model.target.classes is None:
         target = figures.histogram(y, model.target.name)
     else:
