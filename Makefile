@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation reproduce clean
+.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation docs docs-quick reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -43,6 +43,14 @@ bench-foundation: $(READY)
 reproduce: $(READY)
 	$(BIN)/bidual reproduce --all --quick --out run/reproductions $(if $(DATA),--data $(DATA))
 
+# the documentation in site/, every example run; warnings are errors
+docs: $(READY)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/sphinx-build -q -W --keep-going -d build/doctrees docs site
+
+# the same, running only the short examples (plot_*): what must pass before a change lands
+docs-quick: $(READY)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg BIDUAL_DOCS=quick $(BIN)/sphinx-build -q -W --keep-going -d build/doctrees docs site
+
 # torch first and pinned: an unpinned range pulls gigabytes of CUDA packages.
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || (echo "bidual needs Python 3.11 or newer; set PYTHON=..." && exit 1)
@@ -52,4 +60,4 @@ $(READY): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) benchmarks/.venv run build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) benchmarks/.venv run build dist site docs/_examples docs/gallery docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis

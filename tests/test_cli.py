@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import bidual
-import bidual.cli.commands as commands
+import bidual.cli.training as commands
 from bidual import ReLUClassifier, ReLURegressor
 from bidual.cli import main
+from bidual.cli.commands import COMMANDS
+from bidual.cli.data import standardisation
 from bidual.models import load
 
 SOURCE = Path(bidual.__file__).parents[1]
@@ -25,7 +27,7 @@ Y = np.abs(X[:, 0]) + X[:, 1] / 50.0
 KIND = np.where(X[:, 0] + X[:, 1] / 50 > 3.0, "yes", "no")
 THREE = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [2.0, 4.0])]
 WEIGHT = np.arange(14.0)
-CENTRE, SCALE = commands.standardisation(X, np.full(14, 1 / 14))
+CENTRE, SCALE = standardisation(X, np.full(14, 1 / 14))
 STANDARD = (X - CENTRE) / SCALE  # to the last bit, which the solver's path depends on
 
 
@@ -207,7 +209,7 @@ def test_options_reach_the_estimator(monkeypatch):
 def test_standardisation_is_that_of_repeated_rows():
     times = np.array([0, 1, 2, 3] * 3 + [1, 1])
     data = np.column_stack([X, np.full(14, 0.1)])
-    centre, scale = commands.standardisation(data, times / times.sum())
+    centre, scale = standardisation(data, times / times.sum())
     repeated = np.repeat(X, times, axis=0)
     np.testing.assert_allclose(centre[:2], repeated.mean(axis=0))
     np.testing.assert_allclose(scale[:2], repeated.std(axis=0))
@@ -484,7 +486,7 @@ def test_version_and_help(capsys):
     for argv, words in [
         (["--version"], bidual.__version__),
         (["--help"], "predict"),
-        *(([name, "--help"], f"example:\n  bidual {name} ") for name in commands.COMMANDS),
+        *(([name, "--help"], f"examples:\n  bidual {name}") for name in COMMANDS),
     ]:
         with pytest.raises(SystemExit) as stop:
             main(argv)

@@ -58,7 +58,7 @@ class Training:
         """The record of a fitted estimator."""
         return cls(
             loss=estimator.loss_,
-            beta=float(estimator.beta),
+            beta=float(estimator.certificate_.beta),  # of a cross-validation the chosen one
             bias=bool(estimator.bias),
             fit_intercept=bool(estimator.fit_intercept),
             architecture=get_architecture(estimator.architecture).name,
@@ -103,6 +103,23 @@ class Model:
         outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         if self.network.n_outputs != outputs:
             raise ValueError(f"the target asks for {outputs} outputs, the network has {self.network.n_outputs}")
+
+    @classmethod
+    def of(cls, estimator: Any, n_rows: int, target: str = "y") -> Model:
+        """The model of a fitted ReLURegressor or ReLUClassifier, which takes the columns as they are."""
+        if not hasattr(estimator, "certificate_"):
+            raise ValueError(f"this {type(estimator).__name__} is not fitted yet: call fit first")
+        if not hasattr(estimator, "loss_"):
+            raise ValueError(f"a model needs a ReLURegressor or ReLUClassifier, got a {type(estimator).__name__}")
+        names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimator.n_features_in_)])
+        classes = getattr(estimator, "classes_", None)
+        return cls(
+            estimator.network_,
+            tuple(map(str, names)),
+            Target(target, classes=None if classes is None else tuple(classes.tolist())),
+            Training.of(estimator, n_rows),
+            estimator.certificate_,
+        )
 
     @property
     def task(self) -> str:
@@ -215,6 +232,16 @@ class Model:
             centre=None if centre is None else np.array(centre, dtype=np.float64),
             scale=None if scale is None else np.array(scale, dtype=np.float64),
         )
+
+    def to_onnx(self, path: str | os.PathLike[str], dtype: str = "float64") -> Path:
+        """Write the model to an ONNX file that takes raw columns, in the order of ``feature_names``.
+
+        Outputs are ``prediction (n,)`` (values or labels), ``scores (n, C)`` and, where the loss has them,
+        ``probabilities (n, K)``.
+        """
+        from bidual.networks.onnx_bridge import write_model
+
+        return write_model(path, self, dtype)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a JSON file, atomically; :func:`load` reads it back bit for bit."""

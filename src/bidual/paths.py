@@ -22,6 +22,7 @@ from bidual.architectures import Architecture, get_architecture
 from bidual.certificates import Certificate
 from bidual.losses import Loss, get_loss
 from bidual.networks import Network
+from bidual.progress import task
 from bidual.solvers import METHODS, Options, solve_constant
 from bidual.targets import check_data, encode_labels
 from bidual.training import Trained, TrainingSet
@@ -288,21 +289,22 @@ def trace(data: TrainingSet, betas: FloatArray, method: str, options: Options) -
     began = time.perf_counter()
     inner = replace(options, verbose=max(0, options.verbose - 1))
     points: list[Trained] = []
-    for beta in betas:
-        at_beta = data.at(beta)
-        # No neurons while that is optimal; cheap to find out, and once it is not, it never is again.
-        constant = not points or points[-1].network.n_neurons == 0
-        point = _no_neurons(at_beta, options.random_state) if constant else None
-        if point is None or point.certificate.gap > _CONSTANT_GAP:
-            point = at_beta.train(method, inner, points[-1] if points else None)
-        points.append(point)
-        if options.verbose:
-            c = point.certificate
-            print(
-                f"bidual: beta {beta:.4g}  objective {c.objective:.8g}  gap {c.gap:.1e}  "
-                f"{point.network.n_neurons} neurons  {c.elapsed:.2f} s",
-                flush=True,
-            )
+    with task("path", options.verbose) as progress:
+        for beta in betas:
+            at_beta = data.at(beta)
+            # No neurons while that is optimal; cheap to find out, and once it is not, it never is again.
+            constant = not points or points[-1].network.n_neurons == 0
+            point = _no_neurons(at_beta, options.random_state) if constant else None
+            if point is None or point.certificate.gap > _CONSTANT_GAP:
+                point = at_beta.train(method, inner, points[-1] if points else None)
+            points.append(point)
+            if options.verbose:
+                c = point.certificate
+                progress.note(
+                    f"beta {beta:.4g}  objective {c.objective:.8g}  gap {c.gap:.1e}  "
+                    f"{point.network.n_neurons} neurons  {c.elapsed:.2f} s",
+                    len(points) / len(betas),
+                )
     return SolutionPath(betas, points, options.tol, time.perf_counter() - began)
 
 

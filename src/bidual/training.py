@@ -19,6 +19,7 @@ from bidual.certificates.oracle import Proof
 from bidual.losses import Loss
 from bidual.networks import Network, normalise_weights
 from bidual.problem import Problem
+from bidual.progress import task
 from bidual.solvers import HistoryEntry, Method, Options, Solution
 from bidual.units import Units
 
@@ -133,7 +134,8 @@ class TrainingSet:
         if start is not None:
             options = replace(options, start=units.normalise_neurons(act.neurons(self.lift, start)))
         solve = act.solver(method) if isinstance(method, str) else method
-        solution = units.restore(solve(units.normalise(self.problem), options))
+        with task("training", options.verbose):
+            solution = units.restore(solve(units.normalise(self.problem), options))
         network = act.recover(self.lift, solution.neurons)
         certificate = self._certify(network, solution, time.perf_counter() - began)
         last = replace(solution.history[-1], objective=certificate.objective, lower_bound=certificate.lower_bound)

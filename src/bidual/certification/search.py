@@ -16,6 +16,7 @@ from bidual.certificates.oracle.joint import relaxed_dual
 from bidual.certification.case import Case
 from bidual.networks import Network
 from bidual.problem import Neurons
+from bidual.progress import closed, note
 from bidual.solvers import Options, Solution, solve_adaptive
 from bidual.solvers.adaptive.pricing import Pricer
 
@@ -59,7 +60,7 @@ class Search:
         """A line of progress."""
         if self.verbose:
             gap = relative_gap(self.objective, value)
-            print(f"bidual: {time.perf_counter() - self.began:8.2f} s  {what}: gap {gap:.2e}", flush=True)
+            note(f"{time.perf_counter() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.tol))
 
     def improve(self) -> None:
         """A better dual point, and a better network, by column generation from the given one."""

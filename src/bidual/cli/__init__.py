@@ -1,4 +1,4 @@
-"""The command line: ``bidual fit``, ``bidual predict``, ``bidual info``, ``bidual certify``."""
+"""The command line: ``bidual COMMAND``."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from inspect import getdoc
 from typing import Any
 
 import bidual
-from bidual.cli import certifying, reproducing  # noqa: F401 - they register their commands
+from bidual.cli import certifying, reproducing, serving, training, using  # noqa: F401 - they register their commands
 from bidual.cli.commands import COMMANDS
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 1 after an error, 130 after Ctrl-C.
+    """Run the command line and return its exit code: 0, 1 after an error, 3 if ``--strict`` says so, 130 after Ctrl-C.
 
     A command line that makes no sense raises ``SystemExit(2)``, as argparse does.
     """
-    parser = _parser()
+    parser = make_parser()
     args = parser.parse_args(argv)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one
             warnings.simplefilter("always", RuntimeWarning)
             warnings.showwarning = _show_warning
-            COMMANDS[args.command].run(args)
+            code = COMMANDS[args.command].run(args)
         sys.stdout.flush()
     except argparse.ArgumentError as error:
         parser.error(str(error))
@@ -40,29 +40,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bidual: interrupted", file=sys.stderr)
         return 130
-    except (ValueError, OSError, MemoryError, RuntimeError, TypeError) as error:
+    except (ValueError, OSError, MemoryError, RuntimeError, TypeError, ImportError) as error:
         if args.verbose > 1:
             raise
         print(f"bidual: error: {_sentence(error)}", file=sys.stderr)
         return 1
-    return 0
+    return code or 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="bidual",
         description=bidual.__doc__,
-        epilog="bidual COMMAND --help explains a command, with an example.",
+        epilog="bidual COMMAND --help explains a command, with examples.\n\n"
+        "exit codes: 0 done, 1 error, 2 wrong command line, 3 gap not reached (with --strict), 130 interrupted",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"bidual {bidual.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        summary, _, example = (getdoc(command.run) or "").partition("\n\n")
+    for name, command in sorted(COMMANDS.items()):
+        summary, _, examples = (getdoc(command.run) or "").partition("\n\n")
         sub = commands.add_parser(
             name,
             help=summary,
             description=summary,
-            epilog=f"example:\n  {example}",
+            epilog="examples:\n" + "\n".join(f"  {line.strip()}" for line in examples.splitlines()),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         for flags, options in command.arguments:

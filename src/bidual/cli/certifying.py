@@ -6,15 +6,19 @@ import argparse
 import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
 
 from bidual._typing import Array
 from bidual.certification import METHODS, Improved
 from bidual.certification import certify as certify_model
 from bidual.cli.commands import (
     JSON,
+    NOT_REACHED,
     QUIET,
+    STRICT,
     VERBOSE,
     argument,
     check_destination,
@@ -24,10 +28,16 @@ from bidual.cli.commands import (
 )
 from bidual.cli.tables import Table, read_table
 from bidual.models import Model, load
+from bidual.networks import from_joblib
+
+#: Suffixes of files that hold pickled objects.
+_PICKLES = (".joblib", ".pkl", ".pickle")
 
 
 @command(
-    argument("model", type=Path, help="file of bidual (.json), or of torch.save (.pt, .pth): two linear layers, ReLU"),
+    argument(
+        "model", type=Path, help="file of bidual (.json), torch (.pt, .pth), ONNX (.onnx) or joblib (.joblib, .pkl)"
+    ),
     argument("data", type=Path, help="the training data: CSV file with a header, or NPZ file with arrays X and y"),
     argument("--target", metavar="COLUMN", help="column the network predicts (NPZ: y; a bidual model knows its own)"),
     argument("--beta", type=float, help="weight decay (a bidual model knows its own)"),
@@ -40,20 +50,28 @@ from bidual.models import Model, load
     argument("--improve", type=Path, metavar="FILE", help="write a better network to this file (JSON)"),
     argument("--out", type=Path, metavar="FILE", help="write the certificate with its proof to this file (JSON)"),
     argument("--seed", type=int, dest="random_state", help="seed of all random choices"),
+    argument(
+        "--trust", action="store_true", help="load a joblib or pickle file, which can run code of whoever made it"
+    ),
+    STRICT,
     JSON,
     QUIET,
     VERBOSE,
 )
-def certify(args: argparse.Namespace) -> None:
+def certify(args: argparse.Namespace) -> int | None:
     """Prove how far a trained network is from the best possible one.
 
     bidual certify model.pt data.csv --target y --beta 0.01
+    bidual certify model.json data.csv --strict --tol 0.01
+    bidual certify mlp.joblib data.csv --trust --target kind --beta 0.01 --improve better.json
     """
     for path in filter(None, (args.out, args.improve)):
         check_destination(path, args.model, args.data)
     table = read_table(args.data)
-    model = load(args.model) if args.model.suffix == ".json" else args.model
+    model = _read(args)
     X, y, weights = _data(args, model, table)
+    if hasattr(model, "steps"):  # a scikit-learn pipeline: what stands before the network prepares the data
+        X, model = model[:-1].transform(X), model[-1]
     options = {key: getattr(args, key) for key in ("beta", "loss", "method", "tol", "time_limit", "random_state")}
     with contextlib.redirect_stdout(sys.stderr):  # progress must not mix with the report
         result = certify_model(
@@ -72,9 +90,24 @@ def certify(args: argparse.Namespace) -> None:
         for what, path in (("certificate", args.out), ("better network", args.improve)):
             if path is not None:
                 print(f"{what} written to {path}")
+    return NOT_REACHED if args.strict and not certificate.gap <= args.tol else None
 
 
-def _data(args: argparse.Namespace, model: object, table: Table) -> tuple[Array, Array, Array | None]:
+def _read(args: argparse.Namespace) -> Any:
+    """The model, or its path if reading that is safe."""
+    suffix = args.model.suffix.lower()
+    if suffix == ".json":
+        return load(args.model)
+    if suffix not in _PICKLES:
+        return args.model
+    if not args.trust:
+        raise ValueError(
+            f"{args.model} is a pickle, and loading one can run code of whoever made it: if that was you, add --trust"
+        )
+    return from_joblib(args.model)
+
+
+def _data(args: argparse.Namespace, model: Any, table: Table) -> tuple[Array, Array, Array | None]:
     """Inputs, targets and weights as the table has them."""
     own = model if isinstance(model, Model) else None
     name = args.target or (own.target.name if own else "y" if table.typed else None)
@@ -86,6 +119,8 @@ def _data(args: argparse.Namespace, model: object, table: Table) -> tuple[Array,
     X = table.matrix(features)
     if own is not None and own.target.classes is not None:
         y = np.array(table.labels_like(name, own.target.classes))
+    elif isinstance(model, BaseEstimator) and is_classifier(model):
+        y = np.array(table.labels_like(name, model.classes_.tolist()))
     elif args.loss is not None and args.loss.classification:
         y = np.array(table.labels(name))
     else:

@@ -33,8 +33,11 @@ class ReLUClassifier(LabelScores, BaseReLU):
         "logistic" (or "softmax"), "hinge", "squared_hinge", "squared" (least squares on the codes), or an object.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights.
-    architecture, activation, method, n_patterns, gates, bias, fit_intercept, tol, max_iter, time_limit, \
-max_neurons, audit, warm_start, random_state, verbose, backend, device, checkpoint
+    architecture, activation, method, n_patterns, gates, bias, fit_intercept
+        As in :class:`ReLURegressor`.
+    tol, max_iter, time_limit, max_neurons, audit, warm_start, random_state, verbose
+        As in :class:`ReLURegressor`.
+    backend, device, checkpoint
         As in :class:`ReLURegressor`.
 
     Attributes

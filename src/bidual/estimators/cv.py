@@ -23,6 +23,7 @@ from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.regressor import ReLURegressor
 from bidual.losses import Loss
 from bidual.paths import beta_grid, fixed_seed, trace
+from bidual.progress import task
 
 #: Parameters of the cross-validation itself; the others are those of the plain estimator.
 _OWN = ("betas", "n_betas", "beta_min_ratio", "cv", "scoring", "n_jobs", "one_standard_error")
@@ -59,10 +60,19 @@ class CrossValidated(BaseReLU):
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         splitter = check_cv(self.cv, y, classifier=isinstance(plain, ReLUClassifier))
         scorer = check_scoring(plain, scoring=self.scoring)
-        folds = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fold)(clone(plain), X, y, weight, train, test, betas, scorer)
-            for train, test in splitter.split(X, y, groups)
-        )
+        splits = list(splitter.split(X, y, groups))
+        inner = clone(plain).set_params(verbose=max(0, int(self.verbose) - 1))
+        jobs = (delayed(_fold)(clone(inner), X, y, weight, train, test, betas, scorer) for train, test in splits)
+        folds: list[tuple[FloatArray, BoolArray]] = []
+        with task("cross-validation", self.verbose) as progress:
+            for fold in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+                folds.append(fold)
+                if self.verbose:
+                    best = int(np.nanargmax(fold[0])) if np.isfinite(fold[0]).any() else 0
+                    progress.note(
+                        f"fold {len(folds)} of {len(splits)}: best score {fold[0][best]:.6g} at beta {betas[best]:.4g}",
+                        len(folds) / len(splits),
+                    )
         self.betas_ = betas
         self.scores_ = np.column_stack([scores for scores, _ in folds])
         self.converged_ = np.column_stack([converged for _, converged in folds])
@@ -151,9 +161,12 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         Choose the largest beta whose mean score is within one standard error of the best:
         :math:`\bar s_k \ge \bar s_* - \hat\sigma_* / \sqrt K` with K folds and
         :math:`\hat\sigma_*` the standard deviation over them (K - 1 degrees of freedom).
-    loss, architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, \
-random_state, verbose
-        As in :class:`ReLURegressor`; ``tol``, ``max_iter`` and ``time_limit`` hold for each beta of each fold.
+    loss, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
+        As in :class:`ReLURegressor`.
+    tol, max_iter, time_limit
+        As in :class:`ReLURegressor`, for each beta of each fold.
+    verbose : int, default=0
+        1: progress of the folds and of the last training; 2: of every beta; 3: of every training.
 
     Attributes
     ----------
@@ -217,9 +230,10 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
     ----------
     betas, n_betas, beta_min_ratio, cv, scoring, n_jobs, one_standard_error
         As in :class:`ReLURegressorCV`; folds are stratified.
-    loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, tol, max_iter, time_limit, \
-random_state, verbose
+    loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
         As in :class:`ReLUClassifier`.
+    tol, max_iter, time_limit, verbose
+        As in :class:`ReLURegressorCV`.
 
     Attributes
     ----------

@@ -76,6 +76,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         ``gates`` says which).
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1: progress (a bar on a terminal, lines elsewhere) and the certificate; 2: lines on a terminal too.
     backend : {"auto", "numpy", "torch"}, default="auto"
         How activation="gated" is trained on many rows: in blocks, in bounded memory, by compiled loops ("numpy") or on
         a device of torch. "auto" does so from 10,000 targets (rows times outputs) on, and for dask arrays, whose rows

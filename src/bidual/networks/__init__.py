@@ -2,7 +2,15 @@
 
 from bidual.networks.base import FORMAT_VERSION, Network, normalise_weights
 from bidual.networks.batch_norm import BatchNormNetwork
-from bidual.networks.convert import as_network, from_arrays, from_sklearn, from_torch, from_torch_file
+from bidual.networks.convert import (
+    as_network,
+    from_arrays,
+    from_joblib,
+    from_onnx,
+    from_sklearn,
+    from_torch,
+    from_torch_file,
+)
 from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
@@ -22,6 +30,8 @@ __all__ = [
     "TwoLayerNetwork",
     "as_network",
     "from_arrays",
+    "from_joblib",
+    "from_onnx",
     "from_sklearn",
     "from_torch",
     "from_torch_file",

@@ -78,6 +78,27 @@ class Network(ABC):
     def to_torch(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
         """The same function as a torch module mapping ``(n, d)`` to ``(n, C)``; float64 unless said otherwise."""
 
+    def to_onnx(
+        self, path: str | os.PathLike[str], dtype: str = "float64", input_shape: tuple[int, ...] | None = None
+    ) -> Path:
+        """Write the network to an ONNX file; needs ``pip install 'bidual[onnx]'``.
+
+        Parameters
+        ----------
+        path : str or path
+            The graph has the input ``x (n, d)`` and the output ``y (n, C)``.
+        dtype : {"float64", "float32"}
+        input_shape : tuple of int or None
+            The shape of one sample, for convolutional networks, which take samples of many sizes.
+
+        Returns
+        -------
+        Path
+        """
+        from bidual.networks.onnx_bridge import write
+
+        return write(path, self, dtype, input_shape)
+
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the hidden neurons, ``(m, d + 1)``: the gates of a gated network made from this one."""
         raise ValueError(f"a {self.kind} network has no neurons that could serve as gates")

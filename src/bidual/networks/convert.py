@@ -19,7 +19,7 @@ ACCEPTED = (
     "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear) or (Conv, ReLU, "
     "AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
     "MLPRegressor or MLPClassifier with one ReLU layer, weights (hidden (m, d), output (m, C)) or (hidden, "
-    "hidden_bias, output, intercept), or a .json, .pt or .pth file"
+    "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"
 )
 
 
@@ -85,11 +85,32 @@ def from_torch_file(path: str | os.PathLike[str]) -> TwoLayerNetwork | Convoluti
     return from_torch(read_module(path))
 
 
+def from_onnx(path: str | os.PathLike[str]) -> TwoLayerNetwork:
+    """A two-layer network from an ONNX file: two linear layers with a ReLU between them."""
+    from bidual.networks.onnx_bridge import read
+
+    return read(path)
+
+
+def from_joblib(path: str | os.PathLike[str]) -> Any:
+    """What ``joblib.dump`` or ``pickle.dump`` wrote. **Loading such a file runs code of whoever made it.**"""
+    import joblib
+
+    try:
+        return joblib.load(path)
+    except (FileNotFoundError, MemoryError):
+        raise
+    except Exception as error:  # unpickling raises anything
+        raise ValueError(f"{path} cannot be unpickled: {type(error).__name__}: {error}") from error
+
+
 def as_network(model: Any) -> Network:
     """The network in whatever holds one (see :data:`ACCEPTED`)."""
     if isinstance(model, str | os.PathLike):
         if os.fspath(model).endswith((".pt", ".pth")):
             return from_torch_file(model)
+        if os.fspath(model).endswith(".onnx"):
+            return from_onnx(model)
         from bidual.models import load
 
         return as_network(load(model))

@@ -42,6 +42,7 @@ from bidual.geometry.relaxation import RelaxedNeurons, relaxed_neurons, relaxed_
 from bidual.geometry.spike_free import SpikeFree, is_spike_free
 from bidual.losses import Loss
 from bidual.problem import HeadProblem, Neurons, NormalisedProblem, Problem
+from bidual.progress import closed, note
 from bidual.solvers.adaptive.conic_corrective import corrected_conic
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept
 from bidual.solvers.adaptive.fast_start import output_scale
@@ -249,10 +250,11 @@ class _CuttingPlanes:
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.relaxed, len(self.neurons))
         self.history.append(entry)
         if self.options.verbose:
-            print(
-                f"bidual: {entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  "
-                f"gap of the relaxation {relative_gap(self.objective, self.relaxed):.1e}",
-                flush=True,
+            gap = relative_gap(self.objective, self.relaxed)
+            note(
+                f"{entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  "
+                f"gap of the relaxation {gap:.1e}",
+                closed(gap, self.options.tol),
             )
 
 

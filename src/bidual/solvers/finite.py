@@ -14,6 +14,7 @@ from bidual.certificates import ConeBounds, DualBound, relative_gap
 from bidual.certificates.oracle import PatternProof, Proof
 from bidual.losses import ConeForm
 from bidual.problem import HeadProblem, Neurons, Problem
+from bidual.progress import closed, note
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.conic import ConicResult, FiniteProgram
 from bidual.solvers.interrupt import InterruptFlag
@@ -147,10 +148,11 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         n_used = int((used > 1e-6 * used.max(initial=0.0)).sum())
         history.append(HistoryEntry(time.perf_counter() - began, objective, best.value, n_used))
         if options.verbose:
-            print(
-                f"bidual: {history[-1].elapsed:8.2f} s  {len(working):6d} of {len(patterns)} patterns  "
-                f"objective {objective:.8g}  gap {relative_gap(objective, best.value):.1e}",
-                flush=True,
+            gap = relative_gap(objective, best.value)
+            note(
+                f"{history[-1].elapsed:8.2f} s  {len(working):6d} of {len(patterns)} patterns  "
+                f"objective {objective:.8g}  gap {gap:.1e}",
+                closed(gap, target),
             )
         if relative_gap(objective, best.value) <= target or result.status in STOPPED:
             break

@@ -8,6 +8,7 @@ from functools import singledispatch
 
 from bidual.closed_form import ConditionError
 from bidual.problem import Problem
+from bidual.progress import note
 from bidual.solvers.base import Options, Solution
 from bidual.solvers.closed_form import solve_closed_form
 
@@ -28,7 +29,7 @@ def solve_adaptive(problem: Problem, options: Options) -> Solution:
 
     loading = time.perf_counter() - began
     if options.verbose and loading > 1.0:
-        print(f"bidual: {loading:.1f} s to load or compile the kernels, once, not counted below", flush=True)
+        note(f"{loading:.1f} s to load or compile the kernels, once, not counted below")
     if problem.loss.smooth and suits(problem):
         return run_many_rows(problem, options)
     return run(problem, options)

@@ -31,6 +31,7 @@ from bidual.certificates.oracle import PatternProof, Proof
 from bidual.certificates.proving import prove
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
+from bidual.progress import closed, note
 from bidual.solvers.adaptive.conic_corrective import corrected_conic
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept, merged
 from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start, output_scale
@@ -132,10 +133,10 @@ class _Engine:
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.dual.value, len(self.neurons))
         self.history.append(entry)
         if self.verbose:
-            print(
-                f"bidual: {entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  "
+            note(
+                f"{entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  "
                 f"gap {self.gap:.1e} (before the audit)",
-                flush=True,
+                closed(self.gap, self.tol),
             )
 
     def check_time(self) -> None:

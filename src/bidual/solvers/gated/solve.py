@@ -24,6 +24,7 @@ from bidual.arrangements.patterns import unique_rows
 from bidual.certificates import DualBound, lower_bound, relative_gap, slack
 from bidual.losses import LOSSES, Loss
 from bidual.problem import GatedNeurons, Problem
+from bidual.progress import closed, note
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.gated.design import GatedDesign
 from bidual.solvers.gated.proximal import Point, ProximalStep
@@ -301,10 +302,11 @@ class _Path:
         entry = HistoryEntry(time.perf_counter() - self.began, self.point.objective, self.best.value, n_used)
         self.history.append(entry)
         if self.options.verbose:
-            print(
-                f"bidual: {entry.elapsed:8.2f} s  {len(self.working):6d} of {len(self.patterns)} gates  objective "
-                f"{entry.objective:.8g}  gap {relative_gap(entry.objective, entry.lower_bound):.1e}",
-                flush=True,
+            gap = relative_gap(entry.objective, entry.lower_bound)
+            note(
+                f"{entry.elapsed:8.2f} s  {len(self.working):6d} of {len(self.patterns)} gates  objective "
+                f"{entry.objective:.8g}  gap {gap:.1e}",
+                closed(gap, self.options.tol),
             )
 
     def _solution(self) -> Solution:

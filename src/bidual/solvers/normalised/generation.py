@@ -15,6 +15,7 @@ from bidual.arrangements.patterns import unique_rows
 from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.closed_form import ConditionError
 from bidual.problem import Neurons, NormalisedProblem
+from bidual.progress import closed, note
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.closed_form import solve_closed_form
 from bidual.solvers.finite import STATUS, STOPPED, dual_point, solve_finite, solve_program
@@ -137,10 +138,10 @@ class Generation:
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.bound.value, int(alive.sum()))
         self.history.append(entry)
         if options.verbose:
-            print(
-                f"bidual: {entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {self.objective:.8g}  "
+            note(
+                f"{entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {self.objective:.8g}  "
                 f"gap {self.gap:.1e} (before the audit)",
-                flush=True,
+                closed(self.gap, options.tol),
             )
         if result.status in STOPPED:
             return STATUS[result.status]

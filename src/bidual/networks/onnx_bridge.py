@@ -1,0 +1,302 @@
+"""To and from ONNX. Imported only when asked for.
+
+:func:`write` builds the graph of a network (or of a whole model: scaling, network, labels) operator by operator, so
+that neither torch nor a converter is needed; each kind of network adds itself with ``body.register``.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import singledispatch
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:  # pragma: no cover - depends on the installation
+    raise ImportError("this needs ONNX: pip install 'bidual[onnx]'") from error
+
+from bidual._files import write_atomically
+from bidual._typing import Array
+from bidual.networks.base import Network
+from bidual.networks.batch_norm import BatchNormNetwork
+from bidual.networks.convolutional import ConvolutionalNetwork
+from bidual.networks.deep import DeepNetwork
+from bidual.networks.gated import GatedNetwork
+from bidual.networks.two_layer import TwoLayerNetwork
+
+if TYPE_CHECKING:
+    from bidual.models import Model
+
+#: Old enough for every runtime in use, new enough for all operators in double precision.
+OPSET, IR_VERSION = 17, 8
+_TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+
+
+class Graph:
+    """Nodes and constants of a graph under construction; methods return the name of their result."""
+
+    def __init__(self, dtype: str, input_shape: tuple[int, ...]) -> None:
+        if dtype not in _TYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(repr, _TYPES))}, got {dtype!r}")
+        self.dtype, self.input_shape = dtype, input_shape
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, values: Any, dtype: Any = None) -> str:
+        """A constant tensor, in the precision of the graph unless said otherwise."""
+        name = f"c{len(self.constants)}"
+        array = np.ascontiguousarray(np.asarray(values, dtype=self.dtype if dtype is None else dtype))
+        self.constants.append(numpy_helper.from_array(array.reshape(np.shape(values)), name))
+        return name
+
+    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """A node with one result."""
+        result = output or f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [result], **attributes))
+        return result
+
+    def affine(self, x: str, weights: Array, bias: Array | None) -> str:
+        """``x W + b``."""
+        product = self.add("MatMul", x, self.constant(weights))
+        return product if bias is None else self.add("Add", product, self.constant(bias))
+
+
+@singledispatch
+def body(network: Network, graph: Graph, x: str) -> str:
+    """Append the network to the graph, from the inputs ``x (n, d)`` to outputs ``(n, C)``."""
+    raise NotImplementedError(f"ONNX export of {network.kind} networks is not available: export to_torch() with torch")
+
+
+@body.register(TwoLayerNetwork)
+@body.register(BatchNormNetwork)
+def _(network: TwoLayerNetwork | BatchNormNetwork, graph: Graph, x: str) -> str:
+    return graph.affine(hidden(network, graph, x), network.output_weights, network.intercept)
+
+
+@body.register
+def _(network: DeepNetwork, graph: Graph, x: str) -> str:
+    return graph.affine(hidden(network, graph, x), network.layers[-1], network.biases[-1])
+
+
+@singledispatch
+def hidden(network: Network, graph: Graph, x: str) -> str:
+    """Append what stands before the last layer."""
+    raise NotImplementedError(f"ONNX export of {network.kind} networks behind every position is not available")
+
+
+@hidden.register
+def _(network: TwoLayerNetwork, graph: Graph, x: str) -> str:
+    return graph.add("Relu", graph.affine(x, network.hidden_weights.T, network.hidden_bias))
+
+
+@hidden.register
+def _(network: BatchNormNetwork, graph: Graph, x: str) -> str:
+    scale = network.gamma / network.norm
+    shift = network.shift / np.sqrt(network.n_samples) - scale * network.mean
+
+    def normalise(z: str) -> str:
+        return graph.add("Add", graph.add("Mul", z, graph.constant(scale)), graph.constant(shift))
+
+    z = graph.affine(x, network.hidden_weights.T, network.hidden_bias)
+    return graph.add("Relu", normalise(z)) if network.position == "before" else normalise(graph.add("Relu", z))
+
+
+@hidden.register
+def _(network: DeepNetwork, graph: Graph, x: str) -> str:
+    if network.whitening is not None:
+        x = graph.add("MatMul", x, graph.constant(network.whitening))
+    if network.whitening_bias is not None:
+        x = graph.add("Add", x, graph.constant(network.whitening_bias))
+    for W, b in zip(network.layers[:-1], network.biases[:-1], strict=True):
+        x = graph.affine(x, W, b)
+        if network.activation == "relu":
+            x = graph.add("Relu", x)
+    return x
+
+
+@body.register
+def _(network: ConvolutionalNetwork, graph: Graph, x: str) -> str:
+    # Patches by index, then the network on patches: runtimes know convolutions in single precision only.
+    shape, C = (1, *graph.input_shape), network.n_outputs
+    grid, entries = network.window.grid(shape), prod(graph.input_shape)
+    index = network.window.rows(np.arange(1.0, entries + 1).reshape(shape)).astype(np.int64)  # 0: padding
+    flat = graph.add("Reshape", x, graph.constant([-1, entries], np.int64))
+    padded = graph.add("Pad", flat, graph.constant([0, 1, 0, 0], np.int64), graph.constant(np.zeros(())))
+    gathered = graph.add("Gather", padded, graph.constant(index.ravel(), np.int64), axis=1)
+    rows = graph.add("Reshape", gathered, graph.constant([-1, network.n_inputs], np.int64))
+    intercept = graph.constant(network.intercept)
+    K = len(index)
+    if network.n_positions is not None:
+        alpha = network.output_weights.swapaxes(0, 1).reshape(-1, C)
+        wide = graph.constant([-1, K * network.n_neurons], np.int64)
+        activations = graph.add("Reshape", hidden(network.layer, graph, rows), wide)
+        return graph.add("Add", graph.add("MatMul", activations, graph.constant(alpha)), intercept)
+    own = graph.constant(np.asarray(getattr(network.layer, "intercept", 0.0)))
+    outputs = graph.add("Sub", body(network.layer, graph, rows), own)
+    if network.pooling is None:
+        placed = graph.add("Reshape", outputs, graph.constant([-1, *grid, C], np.int64))
+        return graph.add("Add", placed, intercept)
+    by_patch = graph.add("Reshape", outputs, graph.constant([-1, K, C], np.int64))
+    operator = "ReduceMean" if network.pooling == "average" else "ReduceSum"
+    if operator == "ReduceSum":
+        pooled = graph.add(operator, by_patch, graph.constant([1], np.int64), keepdims=0)
+    else:
+        pooled = graph.add(operator, by_patch, axes=[1], keepdims=0)
+    return graph.add("Add", pooled, intercept)
+
+
+@body.register
+def _(network: GatedNetwork, graph: Graph, x: str) -> str:
+    # gates (n, m), all linear maps at once (n, m C), summed over the open gates
+    m, d, C = network.linear_weights.shape
+    if m == 0:
+        return graph.affine(x, np.zeros((d, C)), network.intercept)
+    z = graph.affine(x, network.gate_weights.T, network.gate_bias)
+    is_open = graph.add("GreaterOrEqual", z, graph.constant(np.zeros(())))
+    gates = graph.add("Cast", is_open, to=_TYPES[graph.dtype])
+    bias = None if network.linear_bias is None else network.linear_bias.reshape(m * C)
+    maps = graph.affine(x, network.linear_weights.transpose(1, 0, 2).reshape(d, m * C), bias)
+    by_gate = graph.add("Reshape", maps, graph.constant([-1, m, C], np.int64))
+    masked = graph.add("Mul", by_gate, graph.add("Unsqueeze", gates, graph.constant([2], np.int64)))
+    total = graph.add("ReduceSum", masked, graph.constant([1], np.int64), keepdims=0)
+    return graph.add("Add", total, graph.constant(network.intercept))
+
+
+def write(
+    path: str | os.PathLike[str], network: Network, dtype: str = "float64", input_shape: tuple[int, ...] | None = None
+) -> Path:
+    """A network as an ONNX file: input ``x (n, d)``, output ``y (n, C)``."""
+    if isinstance(network, ConvolutionalNetwork) and input_shape is None:
+        raise ValueError("a convolutional network needs input_shape=, the shape of one sample: X.shape[1:]")
+    graph = Graph(dtype, (network.n_inputs,) if input_shape is None else tuple(int(k) for k in input_shape))
+    shape = network.output_shape((1, *graph.input_shape))[1:]
+    graph.add("Identity", body(network, graph, "x"), output="y")
+    return _save(path, graph, [("y", _TYPES[dtype], ["n", *shape, network.n_outputs])], {"kind": network.kind})
+
+
+def write_model(path: str | os.PathLike[str], model: Model, dtype: str = "float64") -> Path:
+    """A model on raw columns: outputs ``prediction (n,)``, ``scores (n, C)``, ``probabilities`` if there are any."""
+    network, classes = model.network, model.target.classes
+    graph = Graph(dtype, (network.n_inputs,))
+    x, kind = "x", _TYPES[dtype]
+    if model.centre is not None:
+        x = graph.add("Sub", x, graph.constant(model.centre))
+    if model.scale is not None:
+        x = graph.add("Div", x, graph.constant(model.scale))
+    scores = graph.add("Identity", body(network, graph, x), output="scores")
+    outputs = [("scores", kind, ["n", network.n_outputs])]
+    flat = graph.add("Squeeze", scores, graph.constant([1], np.int64)) if network.n_outputs == 1 else scores
+    if classes is None:
+        scaled = graph.add("Mul", flat, graph.constant(np.float64(model.target.scale)))
+        graph.add("Add", scaled, graph.constant(np.float64(model.target.centre)), output="prediction")
+        outputs.insert(0, ("prediction", kind, ["n"]))
+    else:
+        outputs.insert(0, ("prediction", _label(graph, flat, classes), ["n"]))
+        if _probabilities(graph, flat, model):
+            outputs.append(("probabilities", kind, ["n", len(classes)]))
+    about = {"kind": network.kind, "features": ", ".join(model.feature_names), "target": model.target.name}
+    return _save(path, graph, outputs, about)
+
+
+def _label(graph: Graph, scores: str, classes: tuple[Any, ...]) -> int:
+    """The label of the highest score, in the type of the labels."""
+    if len(classes) == 2:
+        above = graph.add("Greater", scores, graph.constant(np.zeros(())))
+        code = graph.add("Cast", above, to=TensorProto.INT64)
+    else:
+        code = graph.add("ArgMax", scores, axis=1, keepdims=0)
+    labels = np.array(classes)
+    text = labels.dtype.kind not in "biuf"
+    values = np.array([str(c) for c in classes], dtype=object) if text else labels
+    name = f"c{len(graph.constants)}"
+    graph.constants.append(numpy_helper.from_array(values, name))
+    graph.add("Gather", name, code, output="prediction", axis=0)
+    return int(graph.constants[-1].data_type)
+
+
+def _probabilities(graph: Graph, scores: str, model: Model) -> bool:
+    """Append class probabilities if the loss has them: logistic or softmax."""
+    if model.training.loss.probabilities(np.zeros((1, model.network.n_outputs))) is None:
+        return False
+    if model.network.n_outputs == 1:
+        column = graph.add("Unsqueeze", graph.add("Sigmoid", scores), graph.constant([1], np.int64))
+        rest = graph.add("Sub", graph.constant(np.ones(())), column)
+        graph.add("Concat", rest, column, output="probabilities", axis=1)
+    else:
+        graph.add("Softmax", scores, output="probabilities", axis=1)
+    return True
+
+
+def _save(path: str | os.PathLike[str], graph: Graph, outputs: list[Any], about: dict[str, str]) -> Path:
+    import bidual
+
+    proto = helper.make_graph(
+        graph.nodes,
+        "bidual",
+        [helper.make_tensor_value_info("x", _TYPES[graph.dtype], ["n", *graph.input_shape])],
+        [helper.make_tensor_value_info(*output) for output in outputs],
+        graph.constants,
+    )
+    model = helper.make_model(
+        proto,
+        producer_name="bidual",
+        producer_version=bidual.__version__,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+    )
+    helper.set_model_props(model, about)
+    onnx.checker.check_model(model, full_check=True)
+    return write_atomically(path, lambda temporary: temporary.write_bytes(model.SerializeToString()))
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+#: Operators that do nothing to the numbers of a network.
+_PASSIVE = ("Identity", "Cast", "Dropout", "Flatten", "Reshape", "Squeeze")
+
+
+def read(path: str | os.PathLike[str]) -> TwoLayerNetwork:
+    """A two-layer ReLU network from a chain of MatMul, Gemm, Add and Relu, as converters write it."""
+    try:
+        graph = onnx.load(os.fspath(path), load_external_data=False).graph  # other files stay closed
+        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # protobuf raises its own kinds
+        raise ValueError(f"{path} is not a readable ONNX file: {type(error).__name__}") from error
+    for node in graph.node:
+        if node.op_type == "Constant":
+            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    layers: list[list[Any]] = []  # [W (in, out), b] for each layer
+    operators = [node for node in graph.node if node.op_type != "Constant"]
+    relus = []
+    for node in operators:
+        known = [constants[name] for name in node.input if name in constants]
+        if node.op_type == "Relu":
+            relus.append(len(layers))
+        elif node.op_type in ("MatMul", "Gemm") and known:
+            layers.append(_layer(node, known))
+        elif node.op_type == "Add" and known and layers:
+            layers[-1][1] = layers[-1][1] + known[0].astype(np.float64).reshape(-1)
+        elif node.op_type not in _PASSIVE:
+            relus = []
+            break
+    if relus != [1] or len(layers) != 2:
+        held = ", ".join(node.op_type for node in operators[:8]) or "nothing"
+        raise ValueError(f"{path} holds {held}; expected two linear layers with a ReLU between them")
+    (W, b), (V, c) = layers
+    return TwoLayerNetwork(W.T, V, hidden_bias=b if np.ndim(b) else None, intercept=c if np.ndim(c) else None)
+
+
+def _layer(node: Any, known: list[Array]) -> list[Any]:
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if attributes.get("transA", 0):
+        raise ValueError("a Gemm with a transposed input is no layer of a network")
+    W = known[0].astype(np.float64) * attributes.get("alpha", 1.0)
+    b = known[1].astype(np.float64).reshape(-1) * attributes.get("beta", 1.0) if len(known) > 1 else 0.0
+    return [W.T if attributes.get("transB", 0) else W, b]

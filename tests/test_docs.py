@@ -1,0 +1,75 @@
+"""What the documentation makes by itself: titles of examples, formulas, lists of names."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import bidual
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(not (ROOT / "docs" / "_ext").is_dir(), reason="the documentation is not here")
+
+
+def extension(name):
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / "_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_every_example_becomes_a_page(path):
+    script = path.read_text(encoding="utf-8")
+    page = extension("gallery").titled(script)
+    words = ast.get_docstring(ast.parse(page)).splitlines()
+    assert len(words[0]) > 5
+    assert set(words[1]) == {"="}
+    assert len(words[1]) >= len(words[0])
+    # the code is the same
+    dump = [ast.dump(node) for node in ast.parse(script).body[1:]]
+    assert [ast.dump(node) for node in ast.parse(page).body[1:]] == dump
+
+
+def test_plain_docstrings_get_a_title():
+    titled = extension("gallery").titled
+    page = titled('"""Do a thing. It is\nnice.\n\n    python x.py\n"""\nx = 1\n')
+    head = 'r"""\nDo a thing\n==========\n\nIt is nice.\n\n'
+    assert page == head + '.. code-block:: none\n\n    python x.py\n"""\nx = 1\n'
+    assert titled("x = 1\n").startswith('r"""\nAn example\n')
+    assert titled(page) == page
+
+
+def test_gallery_follows_the_examples(tmp_path):
+    gallery, source, target = extension("gallery"), tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    (source / "one.py").write_text('"""One."""\n')
+    gallery.prepare(source, target)
+    written = (target / "one.py").stat().st_mtime_ns
+    (source / "two.py").write_text('"""Two."""\n')
+    gallery.prepare(source, target)
+    assert (target / "one.py").stat().st_mtime_ns == written  # not run again
+    assert (target / "two.py").exists()
+    (source / "one.py").unlink()
+    gallery.prepare(source, target)
+    assert not (target / "one.py").exists()
+
+
+def test_reference_lists_every_public_name(tmp_path):
+    pytest.importorskip("docutils", reason="Sphinx is not installed")
+    extension("reference").write_names(tmp_path / "api")
+    page = (tmp_path / "api" / "index.rst").read_text()
+    assert all(f"   bidual.{name}\n" in page for name in bidual.__all__)
+    assert "bidual.plots.FitDisplay" in page
+
+
+def test_formulas_become_mathml():
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    pytest.importorskip("latex2mathml", reason="latex2mathml is not installed")
+    mathml = extension("mathml")
+    assert "<mfrac>" in mathml._mathml(r"\tfrac\beta2 \sum_j \|u_j\|^2", "inline")
