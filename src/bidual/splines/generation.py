@@ -16,6 +16,7 @@ import numpy as np
 from bidual._typing import FloatArray, IntArray
 from bidual.certificates import DualBound, relative_gap
 from bidual.losses import DualBox
+from bidual.progress import note
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 from bidual.splines.interior import Chain, solve_chain
@@ -88,10 +89,9 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
             used = int((np.linalg.norm(spline.chain.right, axis=1) > 1e-6).sum())
             history.append(HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, used))
             if options.verbose:
-                print(
-                    f"bidual: {history[-1].elapsed:8.2f} s  {len(knots):6d} of {len(values)} knots  "
-                    f"objective {spline.objective:.8g}  gap {gap:.1e}",
-                    flush=True,
+                note(
+                    f"{history[-1].elapsed:8.2f} s  {len(knots):6d} of {len(values)} knots  "
+                    f"objective {spline.objective:.8g}  gap {gap:.1e}"
                 )
             if gap <= 0.3 * options.tol:
                 status = "gap closed"

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from bidual._typing import Array, FloatArray
 from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.problem import Neurons, Problem
+from bidual.progress import note
 from bidual.solvers.adaptive.corrective import fit_intercept
 from bidual.solvers.adaptive.fast_start import output_scale
 from bidual.solvers.adaptive.pair_gradient import PairGradient
@@ -149,10 +150,9 @@ class _Run:
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.dual.value, len(self.neurons))
         self.history.append(entry)
         if self.options.verbose:
-            print(
-                f"bidual: {entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  gap "
-                f"{relative_gap(entry.objective, entry.lower_bound):.1e} (by local search)",
-                flush=True,
+            note(
+                f"{entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  gap "
+                f"{relative_gap(entry.objective, entry.lower_bound):.1e} (by local search)"
             )
 
     def finish(self) -> None:

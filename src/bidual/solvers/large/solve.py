@@ -24,6 +24,7 @@ import numpy as np
 from bidual._typing import Array, FloatArray
 from bidual.certificates import relative_gap
 from bidual.operators import block as on
+from bidual.progress import note
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 from bidual.solvers.large.checkpoint import Checkpoint
@@ -271,7 +272,7 @@ class _Run:
             self._say(f"{n_used} of {len(point.W)} gates  objective {objective:.8g}  gap {gap:.1e}")
 
     def _say(self, what: str) -> None:
-        print(f"bidual: {self._elapsed():8.2f} s  {what}", flush=True)
+        note(f"{self._elapsed():8.2f} s  {what}")
 
     def _state(self, W: Array, intercept: FloatArray, **extra: Any) -> dict[str, Any]:
         """What :meth:`_resume` needs to go on as if nothing had happened."""
