@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bidual._typing import Array, FloatArray
-from bidual.losses.base import ConeForm, Loss
+from bidual.losses.base import ConeForm, DualBox, Loss
 from bidual.losses.classification import Hinge, Logistic, Margin, MarginLoss, Softmax, SquaredHinge
 from bidual.losses.regression import Absolute, ExactFit, Huber, Quantile, RegressionLoss, Squared
 
@@ -29,6 +29,7 @@ __all__ = [
     "LOSSES",
     "Absolute",
     "ConeForm",
+    "DualBox",
     "ExactFit",
     "Hinge",
     "Huber",

@@ -49,6 +49,19 @@ class ConeForm:
     cones: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class DualBox:
+    r"""A conjugate :math:`\ell^*(v) = \tfrac q2 \|v\|^2 + v^T y` on the box :math:`l \le v \le h`, infinite outside.
+
+    The losses that are piecewise linear or quadratic are all of this form; the bounds have the shape of ``Y`` and may be
+    infinite.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    curvature: float
+
+
 class Loss(ABC):
     """Base class of all losses; subclass it to train with your own.
 
@@ -104,6 +117,10 @@ class Loss(ABC):
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm | None:
         """The weighted loss as a cone program, or None if it has no such form."""
+        return None
+
+    def dual_box(self, Y: FloatArray) -> DualBox | None:
+        """The conjugate of every row as a quadratic on a box, or None if it is none."""
         return None
 
     def limit(self) -> Loss:

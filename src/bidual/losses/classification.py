@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.special import expit, log_softmax, softmax, xlogy
 
 from bidual._typing import Array, FloatArray
-from bidual.losses.base import ConeForm, Loss
+from bidual.losses.base import ConeForm, DualBox, Loss
 
 
 def one_hot(codes: Array, n_classes: int | None) -> FloatArray:
@@ -65,6 +65,10 @@ class MarginLoss(Loss):
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         return -Y * np.clip(-Y * V, 0.0, self.s_max)
+
+    def _dual_box(self, Y: FloatArray, curvature: float) -> DualBox:
+        """The box of :math:`v = -y s`, 0 <= s <= s_max."""
+        return DualBox(np.where(Y > 0, -self.s_max, 0.0), np.where(Y > 0, 0.0, self.s_max), curvature)
 
     def encode(self, y: Array, n_classes: int | None = None) -> FloatArray:
         y = np.asarray(y)
@@ -152,6 +156,9 @@ class Hinge(MarginLoss):
         """Quadratic and linear cost of the slack t >= (1 - m)_+."""
         return np.zeros_like(W), W
 
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return self._dual_box(Y, 0.0)
+
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         k = Y.size
         quadratic, linear = self._costs(np.repeat(w, Y.shape[1]))
@@ -188,6 +195,9 @@ class SquaredHinge(Hinge):
     def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         return (Y * F <= 1.0).astype(np.float64)
 
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return self._dual_box(Y, 1.0)
+
     def _costs(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
         return W, np.zeros_like(W)
 
@@ -218,6 +228,9 @@ class Margin(MarginLoss):
 
     def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         return Y * np.maximum(Y * F, 1.0)
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return self._dual_box(Y, 0.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         k = Y.size

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bidual._typing import FloatArray
-from bidual.losses.base import ConeForm, Loss
+from bidual.losses.base import ConeForm, DualBox, Loss
 
 
 def _entrywise(w: FloatArray, Y: FloatArray) -> FloatArray:
@@ -43,6 +43,9 @@ class Squared(RegressionLoss):
 
     def rescaled(self, t: float) -> tuple[Loss, int]:
         return self, 2
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return DualBox(np.full(Y.shape, -np.inf), np.full(Y.shape, np.inf), 1.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         return ConeForm(offset=Y, quadratic_e=_entrywise(w, Y))
@@ -88,6 +91,9 @@ class Huber(RegressionLoss):
 
     def rescaled(self, t: float) -> tuple[Loss, int]:
         return Huber(self.delta / t), 2
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return DualBox(np.full(Y.shape, -self.delta), np.full(Y.shape, self.delta), 1.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         # e = a + b - c with b, c >= 0: cost a^2/2 + delta (b + c).
@@ -146,6 +152,10 @@ class Quantile(RegressionLoss):
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         below, above = self._slopes()
         return np.clip(V, -below, above)
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        below, above = self._slopes()
+        return DualBox(np.full(Y.shape, -below), np.full(Y.shape, above), 0.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         # e = a - b with a, b >= 0.
@@ -207,6 +217,9 @@ class ExactFit(RegressionLoss):
 
     def rescaled(self, t: float) -> tuple[Loss, int]:
         return self, 0
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return DualBox(np.full(Y.shape, -np.inf), np.full(Y.shape, np.inf), 0.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
         k = Y.size

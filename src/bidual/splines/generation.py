@@ -1,0 +1,253 @@
+"""Splines with few knots first, more where the dual asks for them.
+
+The optimum has few kinks unless beta is tiny. Each round solves the program on the current knots
+(:mod:`bidual.splines.interior`), prices a kink at every data point by two cumulative sums, and adds a knot at every local
+maximum that violates the dual constraint. Rounds end when the proven gap is small.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bidual._typing import FloatArray, IntArray
+from bidual.certificates import DualBound, relative_gap
+from bidual.solvers.base import HistoryEntry, Options
+from bidual.solvers.interrupt import InterruptFlag
+from bidual.splines.interior import Chain, solve_chain
+from bidual.splines.problem import SplineProblem
+from bidual.splines.rows import BoxRows, Hats, QuadraticRows, Rows
+
+#: Knots of the first round; up to this many nodes all of them.
+FIRST = 48
+#: Curvature, relative to the loss's largest, that a quadratic model has at least.
+FLOOR = 1e-7
+
+
+@dataclass(frozen=True)
+class Spline:
+    """A spline with its knots.
+
+    Attributes
+    ----------
+    knots : ndarray, shape (K,)
+        Indices of nodes.
+    chain : Chain
+    objective : float
+    V : ndarray, shape (n, C)
+        Dual point, minus the gradient of the loss.
+    """
+
+    knots: IntArray
+    chain: Chain
+    objective: float
+    V: FloatArray
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The best spline, the best bound, and how they came about."""
+
+    spline: Spline
+    bound: DualBound
+    history: list[HistoryEntry]
+    n_iter: int
+    status: str
+
+
+def generate(problem: SplineProblem, options: Options) -> Generated:
+    """Minimise the problem over all splines."""
+    began = time.perf_counter()
+    limit = np.inf if options.time_limit is None else began + options.time_limit
+    history: list[HistoryEntry] = []
+    knots = _first_knots(problem)
+    spline: Spline | None = None
+    bound = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
+    gap, status, n_iter = np.inf, "stopped at max_iter", 0
+    with InterruptFlag() as interrupt:
+
+        def stop() -> bool:
+            return interrupt.is_set() or time.perf_counter() > limit
+
+        for _ in range(options.max_iter):
+            tol = float(np.clip(0.01 * gap, 0.05 * options.tol, 1e-3))
+            current = solve_knots(problem, knots, spline, tol, stop)
+            n_iter += current.chain.iterations
+            new, values = problem.bound(current.V, exact=False)
+            bound = max(bound, new, key=lambda b: b.value)
+            better = spline is None or current.objective < spline.objective
+            spline = current if better else spline
+            assert spline is not None
+            gap = relative_gap(spline.objective, bound.value)
+            used = int((np.linalg.norm(spline.chain.right, axis=1) > 1e-6).sum())
+            history.append(HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, used))
+            if options.verbose:
+                print(
+                    f"bidual: {history[-1].elapsed:8.2f} s  {len(knots):6d} of {len(values)} knots  "
+                    f"objective {spline.objective:.8g}  gap {gap:.1e}",
+                    flush=True,
+                )
+            if gap <= 0.3 * options.tol:
+                status = "gap closed"
+                break
+            if stop():
+                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+                break
+            added = np.setdiff1d(_peaks(values, problem.beta), knots)
+            if not len(added):
+                status = "no further progress in floating point"
+                if tol <= 0.05 * options.tol:
+                    break
+                gap = 0.0  # once more, as accurately as can be
+            knots = np.union1d(knots, added)
+        if not stop():
+            spline = _pruned(problem, spline, options.tol, stop)
+    final, _ = problem.bound(spline.V)
+    return Generated(spline, max(bound, final, key=lambda b: b.value), history, n_iter, status)
+
+
+def solve_knots(
+    problem: SplineProblem, knots: IntArray, start: Spline | None, tol: float, stop: Callable[[], bool]
+) -> Spline:
+    """The best spline with these knots."""
+    loss, Y, w = problem.loss, problem.Y, problem.w
+    hats = Hats(problem.x, problem.nodes[knots])
+    box = loss.dual_box(Y)
+    zero = np.zeros((len(knots), problem.n_outputs))
+    if box is None:
+        return _newton(problem, hats, knots, start, tol, stop)
+    if not loss.finite and loss.full_domain:  # the values are given
+        chain = solve_chain(
+            QuadraticRows(hats, Y, 0 * Y, 0 * Y), problem.beta, start=Y, fixed=True, tol=tol, stop=stop
+        )
+        s = np.concatenate([zero[:1], chain.s, zero[:1]])
+        return _spline(problem, hats, knots, chain, np.diff(s, axis=0) * -1.0)
+    unbounded = not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
+    rows: Rows
+    if unbounded:
+        rows = QuadraticRows(hats, Y, 0 * Y, box.curvature * w[:, None] * np.ones_like(Y))
+    else:
+        rows = BoxRows(hats, Y, w, box)
+    floor = start.objective if start is not None and np.isfinite(start.objective) else 0.0
+    floor = min(floor, loss.value(np.zeros_like(Y), Y, w)) if start is not None else 1e-3
+    chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=1e-3 * floor, stop=stop)
+    if isinstance(rows, BoxRows):
+        return _spline(problem, hats, knots, chain, -w[:, None] * rows.v)
+    return _spline(problem, hats, knots, chain, None)
+
+
+def _newton(
+    problem: SplineProblem, hats: Hats, knots: IntArray, start: Spline | None, tol: float, stop: Callable[[], bool]
+) -> Spline:
+    """Damped Newton steps: each minimises a quadratic model of the loss plus the penalty itself."""
+    loss, Y, w = problem.loss, problem.Y, problem.w
+    if not loss.smooth:
+        raise TypeError(f"the loss {loss.name!r} has neither a dual box nor curvature: give it dual_box, or row_curvatures")
+    n, C = Y.shape
+    pieces = len(knots) - 1
+    zero = np.zeros((pieces, C))
+    chain = Chain(np.zeros((pieces + 1, C)), zero, zero, zero, zero, zero, np.inf, False, 0)
+    if start is not None:
+        chain = _embedded(problem, start, knots)
+    now = _spline(problem, hats, knots, chain, None)
+    iterations = 0
+    for _ in range(50):
+        F = hats.values(chain.g)
+        gradient = loss.gradient(F, Y, w)
+        floor = FLOOR * min(loss.lipschitz, 1.0)
+        if loss.coupled:
+            hessian = w[:, None, None] * (loss.row_hessians(F, Y) + floor * np.eye(C))
+        else:
+            hessian = w[:, None] * (loss.row_curvatures(F, Y) + floor)
+        rows = QuadraticRows(hats, F, gradient, hessian)
+        model = solve_chain(
+            rows, problem.beta, start=chain.g, tol=0.1 * tol, floor=1e-2 * now.objective, stop=stop
+        )
+        iterations += model.iterations
+        slope = float((gradient * (hats.values(model.g) - F)).sum())
+        slope += problem.beta * (_penalty(model) - _penalty(chain))
+        step = 1.0
+        while step > 1e-6:
+            trial = _spline(problem, hats, knots, _between(chain, model, step), None)
+            if trial.objective <= now.objective + 1e-4 * step * slope:
+                break
+            step /= 2
+        else:
+            break
+        chain, now = trial.chain, trial
+        if -slope <= tol * now.objective or stop():
+            break
+    return replace(now, chain=replace(chain, iterations=iterations))
+
+
+def _between(old: Chain, new: Chain, step: float) -> Chain:
+    """The point at ``step`` from old to new, with the multipliers of the new."""
+    g, right, left = (
+        a + step * (b - a) for a, b in ((old.g, new.g), (old.right, new.right), (old.left, new.left))
+    )
+    return replace(new, g=g, right=right, left=left)
+
+
+def _embedded(problem: SplineProblem, start: Spline, knots: IntArray) -> Chain:
+    """The same spline with more knots."""
+    old, new = problem.x[problem.nodes[start.knots]], problem.x[problem.nodes[knots]]
+    place = np.searchsorted(knots, start.knots)
+    g = np.column_stack([np.interp(new, old, column) for column in start.chain.g.T])
+    right, left = (np.zeros((len(knots) - 1, problem.n_outputs)) for _ in range(2))
+    right[place[:-1]], left[place[1:] - 1] = start.chain.right, start.chain.left
+    return Chain(g, right, left, 0 * right, 0 * left, 0 * right, np.inf, False, 0)
+
+
+def _spline(problem: SplineProblem, hats: Hats, knots: IntArray, chain: Chain, V: FloatArray | None) -> Spline:
+    """With its objective and dual point (None: the gradient)."""
+    F = hats.values(chain.g)
+    objective = problem.dense.loss_value(F) + problem.beta * _penalty(chain)
+    if V is None:
+        V = -problem.loss.gradient(F, problem.Y, problem.w)
+    return Spline(knots, chain, objective, V)
+
+
+def _penalty(chain: Chain) -> float:
+    return float(np.linalg.norm(chain.right, axis=1).sum() + np.linalg.norm(chain.left, axis=1).sum())
+
+
+def _first_knots(problem: SplineProblem) -> IntArray:
+    """The ends, some in between, and all that an exact fit or a margin cannot do without."""
+    count = len(problem.nodes)
+    if count <= FIRST or (problem.loss.full_domain and not problem.loss.finite):
+        return np.arange(count)
+    knots = np.unique(np.linspace(0, count - 1, FIRST).astype(np.int64))
+    if not problem.loss.finite:  # where a margin changes sides the spline may need a kink on both
+        labels = problem.Y[problem.nodes]
+        changes = np.flatnonzero((labels[1:] != labels[:-1]).any(axis=1))
+        knots = np.union1d(knots, np.concatenate([changes, changes + 1]))
+    return knots
+
+
+def _peaks(values: FloatArray, beta: float) -> IntArray:
+    """Local maxima of the dual constraint above beta."""
+    padded = np.concatenate([[-np.inf], values, [-np.inf]])
+    top = (values >= padded[:-2]) & (values > padded[2:]) & (values > beta * (1 + 1e-12))
+    return np.flatnonzero(top)
+
+
+def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[], bool]) -> Spline:
+    """Without the knots that carry no kink, where that costs nothing."""
+    chain, beta = spline.chain, problem.beta
+    if not problem.loss.finite and problem.loss.full_domain:
+        return spline
+    weight = np.zeros(len(spline.knots))
+    weight[:-1] += np.linalg.norm(chain.right, axis=1)
+    weight[1:] += np.linalg.norm(chain.left, axis=1)
+    slack = np.full(len(spline.knots), np.inf)
+    slack[:-1] = beta - np.linalg.norm(chain.u, axis=1)
+    slack[1:] = np.minimum(slack[1:], beta - np.linalg.norm(chain.z, axis=1))
+    kept = weight * beta > slack * weight.sum() / max(1, len(weight))
+    kept[[0, -1]] = True
+    if kept.all():
+        return spline
+    fewer = solve_knots(problem, spline.knots[kept], None, 0.05 * tol, stop)
+    return fewer if fewer.objective <= spline.objective * (1 + 0.1 * tol) else spline
