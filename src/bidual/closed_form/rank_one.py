@@ -151,7 +151,7 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     slopes = np.diff(y) / np.diff(x)
     delta = np.diff(slopes)
     m_0 = slopes[0] if len(slopes) else 0.0
-    left, line = _left_ramps(delta, m_0)
+    left, line = left_ramps(delta, m_0)
     kappa = np.concatenate([[line], delta - left, left])
     start = np.concatenate([x[:1], x[1:-1], x[1:-1]])
     side = np.repeat([1.0, 1.0, -1.0], [1, len(delta), len(delta)])
@@ -175,7 +175,7 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     return network, certificate_of(network.penalty(), proven, beta=0.0, loss="squared", method=method, began=began)
 
 
-def _left_ramps(delta: FloatArray, m_0: float) -> tuple[FloatArray, float]:
+def left_ramps(delta: FloatArray, m_0: float) -> tuple[FloatArray, float]:
     """How much of every change of slope to put into ramps to the left, so that as little as possible of the line is
     left over: whole changes in their order, and a part of the last one.
     """

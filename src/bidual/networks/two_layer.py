@@ -13,6 +13,9 @@ from bidual.networks.base import Network
 if TYPE_CHECKING:
     import torch
 
+#: Activations that are held at once.
+_BLOCK = 2**22
+
 
 def _finite(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
     array = np.array(values, dtype=np.float64)
@@ -34,9 +37,11 @@ class TwoLayerNetwork(Network):
     output_weights : array of shape (m, C)
         Rows are the :math:`\alpha_j`.
     hidden_bias : array of shape (m,) or None
-        The :math:`b_j`, regularised like weights; None if the network has none.
+        The :math:`b_j`, regularised like weights unless ``free_bias``; None if the network has none.
     intercept : array of shape (C,) or None
         Free output bias; None is zero.
+    free_bias : bool
+        Whether the penalty leaves out the hidden biases (004).
     """
 
     kind = "two_layer"
@@ -47,6 +52,7 @@ class TwoLayerNetwork(Network):
         output_weights: ArrayLike,
         hidden_bias: ArrayLike | None = None,
         intercept: ArrayLike | None = None,
+        free_bias: bool = False,
     ) -> None:
         self.hidden_weights = _finite("hidden_weights", hidden_weights, (None, None))
         m = len(self.hidden_weights)
@@ -55,6 +61,7 @@ class TwoLayerNetwork(Network):
         self.intercept = (
             np.zeros(self.n_outputs) if intercept is None else _finite("intercept", intercept, (self.n_outputs,))
         )
+        self.free_bias = bool(free_bias)
 
     @property
     def n_inputs(self) -> int:
@@ -78,13 +85,34 @@ class TwoLayerNetwork(Network):
         return np.maximum(X @ self.hidden_weights.T + self.bias_vector, 0.0)
 
     def forward(self, X: FloatArray) -> FloatArray:
-        return self.hidden(X) @ self.output_weights + self.intercept
+        if len(X) * self.n_neurons <= _BLOCK:
+            return self.hidden(X) @ self.output_weights + self.intercept
+        if self.n_inputs == 1:
+            return self._along_the_line(X[:, 0])
+        rows = max(1, _BLOCK // self.n_neurons)
+        blocks = [self.hidden(X[i : i + rows]) @ self.output_weights for i in range(0, len(X), rows)]
+        return np.concatenate(blocks) + self.intercept
+
+    def _along_the_line(self, x: FloatArray) -> FloatArray:
+        """Outputs for one input, by sums over neurons sorted by their kinks instead of all pairs."""
+        u, b = self.hidden_weights[:, 0], self.bias_vector
+        outputs = np.zeros((len(x), self.n_outputs)) + self.intercept + np.maximum(b[u == 0], 0) @ self.output_weights[u == 0]
+        for side in (1.0, -1.0):
+            moving = np.flatnonzero(side * u > 0)
+            kinks = -b[moving] / u[moving] * side
+            order = moving[np.argsort(kinks, kind="stable")]
+            # neurons on this side of x act: they are the first ones
+            acting = np.searchsorted(np.sort(kinks), side * x, side="right")
+            zero = np.zeros((1, self.n_outputs))
+            slopes = np.concatenate([zero, np.cumsum(u[order, None] * self.output_weights[order], axis=0)])
+            offsets = np.concatenate([zero, np.cumsum(b[order, None] * self.output_weights[order], axis=0)])
+            outputs += slopes[acting] * x[:, None] + offsets[acting]
+        return outputs
 
     def penalty(self) -> float:
-        r""":math:`\tfrac12 \sum_j (\|u_j\|^2 + b_j^2 + \|\alpha_j\|^2)`, 003 eq. 2."""
-        return 0.5 * float(
-            (self.hidden_weights**2).sum() + (self.bias_vector**2).sum() + (self.output_weights**2).sum()
-        )
+        r""":math:`\tfrac12 \sum_j (\|u_j\|^2 + b_j^2 + \|\alpha_j\|^2)`, 003 eq. 2; without :math:`b_j^2` if free."""
+        biases = 0.0 if self.free_bias else (self.bias_vector**2).sum()
+        return 0.5 * float((self.hidden_weights**2).sum() + biases + (self.output_weights**2).sum())
 
     def gate_vectors(self) -> FloatArray:
         return np.column_stack([self.hidden_weights, self.bias_vector])
@@ -97,6 +125,9 @@ class TwoLayerNetwork(Network):
             "intercept": self.intercept,
         }
 
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), **({"free_bias": True} if self.free_bias else {})}
+
     @classmethod
     def _rebuild(cls, data: dict[str, Any]) -> TwoLayerNetwork:
         # A network without neurons is a list without rows: its widths are stored beside it.
@@ -107,6 +138,7 @@ class TwoLayerNetwork(Network):
             output_weights=w["output_weights"] or np.zeros((0, widths[1])),
             hidden_bias=w["hidden_bias"],
             intercept=w["intercept"],
+            free_bias=data.get("free_bias", False),
         )
         if (network.n_inputs, network.n_outputs) != widths:
             raise ValueError(f"the weights do not fit {widths[0]} inputs and {widths[1]} outputs")

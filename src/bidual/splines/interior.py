@@ -96,7 +96,7 @@ class Cones:
         tail = eta[:, None] * (y1 + w1 * (y0 + inner / (1.0 + self.w0))[:, None])
         return head, tail
 
-    def linearise(self, target: float, corrector: bool) -> FloatArray:
+    def linearise(self, target: float, corrector: float) -> FloatArray:
         """Right-hand side of ``da = M du + rhs``."""
         l0, l1 = self.lam
         d0 = target - (l0**2 + (l1**2).sum(axis=1))
@@ -104,8 +104,8 @@ class Cones:
         if corrector:
             p0, p1 = self._apply(self.d_tau, self.da, inverse=True)
             q0, q1 = self._apply(np.zeros_like(self.d_tau), -self.du)
-            d0 = d0 - (p0 * q0 + (p1 * q1).sum(axis=1))
-            d1 = d1 - (p0[:, None] * q1 + q0[:, None] * p1)
+            d0 = d0 - corrector * (p0 * q0 + (p1 * q1).sum(axis=1))
+            d1 = d1 - corrector * (p0[:, None] * q1 + q0[:, None] * p1)
         # divide by lambda in the Jordan algebra, then scale back
         determinant = _determinant(l0, l1)
         inner = (l1 * d1).sum(axis=1)
@@ -119,22 +119,21 @@ class Cones:
         self.da, self.du = da, du
         self.d_tau = self._r0 + 2 * self.eta**2 * self.w0 * (self.w1 * du).sum(axis=1)
 
-    def largest_step(self) -> float:
-        """How far the step can go."""
+    def largest_steps(self) -> tuple[float, float]:
+        """How far the primal and the dual step can go."""
         beta = np.full(len(self.tau), self.beta)
-        return min(
-            _cone_step(self.tau, self.a, self.d_tau, self.da), _cone_step(beta, self.u, np.zeros_like(beta), self.du)
-        )
+        primal = _cone_step(self.tau, self.a, self.d_tau, self.da)
+        return primal, _cone_step(beta, self.u, np.zeros_like(beta), self.du)
 
-    def gap_after(self, step: float) -> float:
-        """Complementarity after a step."""
-        a, u = self.a + step * self.da, self.u + step * self.du
-        return float(self.beta * (self.tau + step * self.d_tau).sum() - (a * u).sum())
+    def gap_after(self, primal: float, dual: float) -> float:
+        """Complementarity after such steps."""
+        a, u = self.a + primal * self.da, self.u + dual * self.du
+        return float(self.beta * (self.tau + primal * self.d_tau).sum() - (a * u).sum())
 
-    def move(self, step: float) -> None:
-        """Take it."""
-        self.tau, self.u = self.tau + step * self.d_tau, self.u + step * self.du
-        self.a = self.a + step * self.da
+    def move(self, primal: float, dual: float) -> None:
+        """Take them."""
+        self.tau, self.u = self.tau + primal * self.d_tau, self.u + dual * self.du
+        self.a = self.a + primal * self.da
 
 
 class Band:
@@ -175,7 +174,7 @@ class Band:
         self._diagonal(band, row, column, x)
         self._diagonal(band, column, row, x)
 
-    def _blocks(self, band: FloatArray, row: tuple[int, FloatArray], column: tuple[int, FloatArray], x: Array3) -> None:
+    def _blocks(self, band: FloatArray, row: tuple[int, FloatArray], column: tuple[int, FloatArray], x: FloatArray) -> None:
         for c in range(self.C):
             for e in range(self.C):
                 i, k = (6 * row[1] + row[0]) * self.C + c, (6 * column[1] + column[0]) * self.C + e
@@ -209,9 +208,6 @@ class Band:
         full[: self.size] = x
         shaped = full.reshape(self.pieces + 1, 6, self.C)
         return [shaped[:, G], *(shaped[:-1, kind] for kind in (U, A, S, E, Z))]
-
-
-Array3 = FloatArray
 
 
 def solve_chain(
@@ -248,7 +244,7 @@ def solve_chain(
     right_slope, left_slope, s = np.zeros((pieces, C)), np.zeros((pieces, C)), np.zeros((pieces, C))
     size = 1.0
     right, left = Cones(pieces, C, beta, size), Cones(pieces, C, beta, size)
-    cones = (right, left)
+    parts = (rows, right, left)
     share = 1.0 / max(1, 2 * pieces)
     degree = rows.degree + (1.0 if pieces else 0.0)
     solved, iteration = False, 0
@@ -272,7 +268,7 @@ def solve_chain(
         if stop():
             break
         if not degree:  # no cones: one Newton step is exact
-            linear = rows.linearise(g, 0.0, corrector=False)
+            linear = rows.linearise(g, 0.0, corrector=0.0)
             band.factorise(linear, np.zeros((0, C, C)), np.zeros((0, C, C)))
             g = g + band.solve([linear.rhs, *[np.zeros((0, C))] * 5])[G]
             solved = True
@@ -280,10 +276,10 @@ def solve_chain(
         mu = gap / degree
         try:
             M_right, M_left = right.scale(), left.scale()
-            target = 0.0
-            for corrector in (False, True):
+            target, corrector = 0.0, 0.0
+            for predict in (True, False):
                 linear = rows.linearise(g, target, corrector)
-                if not corrector:
+                if predict:
                     band.factorise(linear, M_right, M_left)
                 step_g = np.zeros_like(g) if fixed else linear.rhs - balance
                 d_right = right.linearise(target * share, corrector)
@@ -292,19 +288,21 @@ def solve_chain(
                 rows.direct(dg)
                 right.direct(dA - _previous(dA), du)
                 left.direct(_next(dE) - dE, dz)
-                longest = min(part.largest_step() for part in (rows, *cones))
-                step = min(1.0, _DAMPING * longest)
-                if not corrector:
-                    after = sum(part.gap_after(step) for part in (rows, *cones))
-                    target = mu * min(1.0, max(after / gap, 1e-8)) ** 3
+                longest = np.min([part.largest_steps() for part in parts], axis=0)
+                # a loss with curvature ties primal and dual variables together, others do not
+                primal, dual = np.minimum(1.0, _DAMPING * (longest.min() if rows.coupled else longest)) * np.ones(2)
+                if predict:
+                    after = sum(part.gap_after(primal, dual) for part in parts)
+                    target = mu * min(1.0, max(after / gap, 1e-8)) ** 2
+                    corrector = 1.0
         except np.linalg.LinAlgError:
             break
-        if not step > 1e-10:
+        if not min(primal, dual) > 1e-10:
             break
-        for part in (rows, *cones):
-            part.move(step)
-        g, s = g + step * dg, s + step * ds
-        right_slope, left_slope = right_slope + step * dA, left_slope + step * dE
+        for part in parts:
+            part.move(primal, dual)
+        g, s = g + primal * dg, s + dual * ds
+        right_slope, left_slope = right_slope + primal * dA, left_slope + primal * dE
         # the weights of the ramps are differences of the slopes: never let them drift apart
         right.a, left.a = right_slope - _previous(right_slope), _next(left_slope) - left_slope
     return Chain(

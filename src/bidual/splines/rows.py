@@ -15,6 +15,7 @@ import numpy as np
 
 from bidual._typing import FloatArray, IntArray
 from bidual.losses import DualBox
+from bidual.splines import _kernels
 
 
 class Hats:
@@ -33,26 +34,26 @@ class Hats:
         self.spacing = np.diff(self.knots)
         self.starts = first[:-1]
         pieces = len(self.spacing)
+        self.piece = np.zeros(len(x), dtype=np.int64)
+        self.left, self.right = np.ones(len(x)), np.zeros(len(x))
         if pieces:
-            piece = np.repeat(np.arange(pieces), np.diff(np.append(self.starts, len(x))))
-            self.piece = piece
-            self.right = ((x - self.knots[piece]) / self.spacing[piece])[:, None]
-            self.left = ((self.knots[piece + 1] - x) / self.spacing[piece])[:, None]
-            self._products = self.left**2, self.right**2, self.left * self.right
+            self.piece = piece = np.repeat(np.arange(pieces), np.diff(np.append(self.starts, len(x))))
+            self.right = (x - self.knots[piece]) / self.spacing[piece]
+            self.left = (self.knots[piece + 1] - x) / self.spacing[piece]
 
     def values(self, g: FloatArray) -> FloatArray:
         """The spline on the rows, ``(n, C)``, from its values ``(K, C)`` at the knots."""
         if not len(self.spacing):
-            return g
-        return self.left * g[self.piece] + self.right * g[self.piece + 1]
+            return np.repeat(g, len(self.piece), axis=0)
+        return self.left[:, None] * g[self.piece] + self.right[:, None] * g[self.piece + 1]
 
     def sums(self, r: FloatArray) -> FloatArray:
         """The transpose of :meth:`values`."""
         if not len(self.spacing):
             return r.sum(axis=0, keepdims=True)
         total = np.zeros((len(self.knots), r.shape[1]))
-        total[:-1] += self._reduce(self.left * r)
-        total[1:] += self._reduce(self.right * r)
+        total[:-1] += self._reduce(self.left[:, None] * r)
+        total[1:] += self._reduce(self.right[:, None] * r)
         return total
 
     def gram(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -60,9 +61,10 @@ class Hats:
         if not len(self.spacing):
             return theta.sum(axis=0, keepdims=True), np.zeros((0, theta.shape[1]))
         diagonal = np.zeros((len(self.knots), theta.shape[1]))
-        diagonal[:-1] += self._reduce(self._products[0] * theta)
-        diagonal[1:] += self._reduce(self._products[1] * theta)
-        return diagonal, self._reduce(self._products[2] * theta)
+        left, right = self.left[:, None], self.right[:, None]
+        diagonal[:-1] += self._reduce(left**2 * theta)
+        diagonal[1:] += self._reduce(right**2 * theta)
+        return diagonal, self._reduce(left * right * theta)
 
     def _reduce(self, r: FloatArray) -> FloatArray:
         if r.shape[1] == 1:  # many times faster than along an axis
@@ -111,6 +113,7 @@ class QuadraticRows:
         self.constant = self.hats.sums(self.gradient - product)
 
     degree = 0.0
+    coupled = True
 
     def gap(self) -> float:
         """Complementarity of the rows."""
@@ -123,23 +126,23 @@ class QuadraticRows:
         slope[1:] += np.einsum("kji,kj->ki", self.off_diagonal, g[:-1])
         return slope
 
-    def linearise(self, g: FloatArray, target: float, corrector: bool) -> NewtonRows:
+    def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
         """The rows' part of a Newton step."""
         return NewtonRows(self.diagonal, self.off_diagonal, -self.residual(g))
 
     def direct(self, dg: FloatArray) -> None:
         """Find the step of the rows' own variables."""
 
-    def largest_step(self) -> float:
-        """How far they can go."""
-        return np.inf
+    def largest_steps(self) -> tuple[float, float]:
+        """How far the primal and the dual ones can go."""
+        return np.inf, np.inf
 
-    def gap_after(self, step: float) -> float:
-        """Complementarity after a step."""
+    def gap_after(self, primal: float, dual: float) -> float:
+        """Complementarity after such steps."""
         return 0.0
 
-    def move(self, step: float) -> None:
-        """Take it."""
+    def move(self, primal: float, dual: float) -> None:
+        """Take them."""
 
 
 class BoxRows:
@@ -150,71 +153,74 @@ class BoxRows:
     """
 
     def __init__(self, hats: Hats, Y: FloatArray, w: FloatArray, box: DualBox) -> None:
-        self.hats, self.Y, self.w, self.q = hats, Y, w[:, None], box.curvature
+        self.hats, self.Y, self.w, self.q = hats, Y, w, box.curvature
+        self.coupled = self.q > 0
         self.lower, self.upper = box.lower, box.upper
-        self.below, self.above = np.isfinite(box.lower), np.isfinite(box.upper)
-        low, high = np.where(self.below, box.lower, 0.0), np.where(self.above, box.upper, 0.0)
-        both = self.below & self.above
-        self.v = np.where(both, 0.5 * (low + high), np.where(self.below, low + 1.0, np.where(self.above, high - 1.0, 0)))
-        self.mu_low, self.mu_high = self.below.astype(np.float64), self.above.astype(np.float64)
-        self.degree = float((self.w * self.below).sum() + (self.w * self.above).sum())
-
-    def _slacks(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return np.where(self.below, v - self.lower, 1.0), np.where(self.above, self.upper - v, 1.0)
+        below, above = np.isfinite(box.lower), np.isfinite(box.upper)
+        low, high = np.where(below, box.lower, -1.0), np.where(above, box.upper, 1.0)
+        self.v = np.where(below & ~above, low + 1.0, np.where(above & ~below, high - 1.0, 0.5 * (low + high)))
+        self.mu = np.stack([below, above]).astype(np.float64)
+        self.step, self._state = np.zeros((3, *Y.shape)), np.zeros((6, *Y.shape))
+        self.degree = float((w[:, None] * below).sum() + (w[:, None] * above).sum())
 
     def gap(self) -> float:
         """Complementarity of the rows."""
-        low, high = self._slacks(self.v)
-        return float((self.w * (self.mu_low * low + self.mu_high * high)).sum())
+        return self.gap_after(0.0, 0.0)
 
-    def linearise(self, g: FloatArray, target: float, corrector: bool) -> NewtonRows:
-        """The rows' part of a Newton step towards complementarity ``target``; ``corrector``: of second order."""
-        low, high = self._slacks(self.v)
-        t_low, t_high = np.where(self.below, target, 0.0), np.where(self.above, target, 0.0)
-        if corrector:
-            t_low = t_low - self.d_low * self.dv
-            t_high = t_high + self.d_high * self.dv
-        self._low, self._high = t_low / low - self.mu_low, t_high / high - self.mu_high
-        self._slope_low, self._slope_high = self.mu_low / low, self.mu_high / high
-        self.theta = 1.0 / (self.q + self._slope_low + self._slope_high)
-        residual = self.hats.values(g) - self.Y - self.q * self.v - self.mu_high + self.mu_low
-        self.pull = residual - self._high + self._low
-        if not corrector:
-            diagonal, off = self.hats.gram(self.w * self.theta)
-            self._blocks = _as_blocks(diagonal), _as_blocks(off)
-        return NewtonRows(*self._blocks, -self.hats.sums(self.w * (self.v + self.theta * self.pull)))
+    def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
+        """The rows' part of a Newton step towards complementarity ``target``, with so much of the second-order ``corrector``."""
+        hats = self.hats
+        diagonal, off, rhs = _kernels.linearise(
+            self.v,
+            self.mu,
+            self.lower,
+            self.upper,
+            self.q,
+            self.Y,
+            self.w,
+            hats.piece,
+            hats.left,
+            hats.right,
+            g,
+            target,
+            corrector,
+            self.step,
+            self._state,
+        )
+        return NewtonRows(_as_blocks(diagonal), _as_blocks(off[:-1]), rhs)
 
     def direct(self, dg: FloatArray) -> None:
         """Find the step of the rows' own variables."""
-        self.dv = self.theta * (self.hats.values(dg) + self.pull)
-        self.d_high = self._high + self._slope_high * self.dv
-        self.d_low = self._low - self._slope_low * self.dv
-
-    def largest_step(self) -> float:
-        """How far they can go."""
-        low, high = self._slacks(self.v)
-        pairs = (
-            (low, np.where(self.below, self.dv, 0.0)),
-            (high, np.where(self.above, -self.dv, 0.0)),
-            (self.mu_low, self.d_low),
-            (self.mu_high, self.d_high),
+        hats = self.hats
+        self._longest = _kernels.direct(
+            self.v,
+            self.mu,
+            self.lower,
+            self.upper,
+            hats.piece,
+            hats.left,
+            hats.right,
+            np.ascontiguousarray(dg),
+            self._state,
+            self.step,
         )
-        return min(_ratio(value, change) for value, change in pairs)
 
-    def gap_after(self, step: float) -> float:
-        """Complementarity after a step."""
-        low, high = self._slacks(self.v + step * self.dv)
-        mu_low, mu_high = self.mu_low + step * self.d_low, self.mu_high + step * self.d_high
-        return float((self.w * (mu_low * low + mu_high * high)).sum())
+    def largest_steps(self) -> tuple[float, float]:
+        """How far the primal and the dual ones can go."""
+        return self._longest
 
-    def move(self, step: float) -> None:
-        """Take it."""
-        self.v = self.v + step * self.dv
-        self.mu_low, self.mu_high = self.mu_low + step * self.d_low, self.mu_high + step * self.d_high
+    def gap_after(self, primal: float, dual: float) -> float:
+        """Complementarity after such steps."""
+        return _kernels.gap_after(self.v, self.mu, self.lower, self.upper, self.w, self.step, primal, dual)
+
+    def move(self, primal: float, dual: float) -> None:
+        """Take them."""
+        self.v += dual * self.step[0]
+        self.mu += primal * self.step[1:]
 
     def residual(self, g: FloatArray) -> FloatArray:
         """Gradient of the loss, as the multipliers have it."""
-        return self.hats.sums(self.w * self.v)
+        return self.hats.sums(self.w[:, None] * self.v)
 
 
 #: Either kind of rows; made anew for every set of knots.
@@ -226,9 +232,3 @@ def _as_blocks(entries: FloatArray) -> FloatArray:
     """Diagonal matrices from their entries."""
     C = entries.shape[1]
     return entries[:, :, None] * np.eye(C)
-
-
-def _ratio(value: FloatArray, change: FloatArray) -> float:
-    """The largest step for which positive values stay non-negative."""
-    falling = change < 0
-    return float((value[falling] / -change[falling]).min(initial=np.inf))
