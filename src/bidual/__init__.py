@@ -17,6 +17,8 @@ from bidual.estimators import (
     ReLUClassifierCV,
     ReLURegressor,
     ReLURegressorCV,
+    SplineClassifier,
+    SplineRegressor,
 )
 from bidual.geometry import SpikeFree, is_spike_free
 from bidual.models import Model, load
@@ -66,6 +68,8 @@ __all__ = [
     "ReLURegressorCV",
     "SolutionPath",
     "SpikeFree",
+    "SplineClassifier",
+    "SplineRegressor",
     "TwoLayer",
     "TwoLayerNetwork",
     "beta_max",

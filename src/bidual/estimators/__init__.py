@@ -9,6 +9,7 @@ from bidual.estimators.linear_conv import LinearConvRegressor
 from bidual.estimators.linear_net import LinearNetRegressor
 from bidual.estimators.ntk import NTKRegressor
 from bidual.estimators.regressor import ReLURegressor
+from bidual.estimators.spline import SplineClassifier, SplineRegressor
 
 __all__ = [
     "ConvexRF",
@@ -22,4 +23,6 @@ __all__ = [
     "ReLUClassifierCV",
     "ReLURegressor",
     "ReLURegressorCV",
+    "SplineClassifier",
+    "SplineRegressor",
 ]

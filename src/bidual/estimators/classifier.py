@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight
 
-from bidual._typing import Array, FloatArray
+from bidual._typing import Array
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU, Encoded
+from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, get_loss
 from bidual.networks import Network
 from bidual.targets import encode_labels
 
 
-class ReLUClassifier(ClassifierMixin, BaseReLU):
+class ReLUClassifier(LabelScores, BaseReLU):
     r"""A ReLU network for classes, trained to the global optimum of its weight-decay objective.
 
     The objective is that of :class:`ReLURegressor` with a classification loss. Two classes are coded -1/+1 with one
@@ -61,8 +58,6 @@ max_neurons, audit, warm_start, random_state, verbose
     >>> est.predict(X).tolist()
     ['even', 'odd', 'odd', 'even']
     """
-
-    classes_: Array
 
     def __init__(
         self,
@@ -117,32 +112,8 @@ max_neurons, audit, warm_start, random_state, verbose
         loss, classes, Y = encode_labels(get_loss(self.loss), y)
         if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
             raise ValueError("warm_start needs the classes of the previous fit; y has others")
-        if self.class_weight is not None:
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            by_class = compute_sample_weight(self.class_weight, y)
-            sample_weight = by_class if sample_weight is None else by_class * sample_weight
         self.classes_ = classes
-        return X, Y, loss, sample_weight
-
-    def decision_function(self, X: Array) -> FloatArray:
-        """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
-        F = self._outputs(X)
-        return F[..., 0] if F.shape[-1] == 1 else F
-
-    def predict(self, X: Array) -> Array:
-        """Labels of the highest score."""
-        F = self._outputs(X)
-        codes = (F[..., 0] > 0).astype(int) if F.shape[-1] == 1 else F.argmax(axis=-1)
-        return self.classes_[codes]
-
-    @available_if(lambda self: _has_probabilities(self.loss))
-    def predict_proba(self, X: Array) -> FloatArray:
-        """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
-        F = self._outputs(X)
-        probabilities = self.loss_.probabilities(F.reshape(-1, F.shape[-1]))
-        assert probabilities is not None
-        return probabilities.reshape(*F.shape[:-1], -1)
+        return X, Y, loss, self._weigh(X, y, sample_weight)
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """Accuracy of the labels."""
@@ -150,12 +121,3 @@ max_neurons, audit, warm_start, random_state, verbose
         if stacked is None:
             return super().score(X, y, sample_weight)
         return float(accuracy_score(stacked[0], stacked[1], sample_weight=stacked[2]))
-
-    @available_if(lambda self: _has_probabilities(self.loss))
-    def predict_log_proba(self, X: Array) -> FloatArray:
-        """Logarithms of :meth:`predict_proba`."""
-        return np.log(self.predict_proba(X))
-
-
-def _has_probabilities(loss: str | Loss) -> bool:
-    return type(get_loss(loss)).probabilities is not Loss.probabilities

@@ -15,7 +15,7 @@ from bidual._typing import Array, FloatArray
 from bidual.closed_form.deep_relu import train_classes
 from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
-from bidual.estimators.classifier import _has_probabilities
+from bidual.estimators.labels import has_probabilities
 from bidual.losses import Loss, Squared, encode_classes, get_loss
 from bidual.networks import DeepNetwork
 from bidual.targets import encode_labels
@@ -128,7 +128,7 @@ class DeepReLUClassifier(ClassifierMixin, Certified):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    @available_if(lambda self: _has_probabilities(self.loss))
+    @available_if(lambda self: has_probabilities(self.loss))
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
         F = self._outputs(X)

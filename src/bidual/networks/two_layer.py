@@ -114,6 +114,14 @@ class TwoLayerNetwork(Network):
         biases = 0.0 if self.free_bias else (self.bias_vector**2).sum()
         return 0.5 * float((self.hidden_weights**2).sum() + biases + (self.output_weights**2).sum())
 
+    def scaled(self, factor: float) -> TwoLayerNetwork:
+        """The network with outputs times a positive ``factor``, spread evenly over both layers."""
+        root = np.sqrt(factor)
+        bias = None if self.hidden_bias is None else root * self.hidden_bias
+        return TwoLayerNetwork(
+            root * self.hidden_weights, root * self.output_weights, bias, factor * self.intercept, self.free_bias
+        )
+
     def gate_vectors(self) -> FloatArray:
         return np.column_stack([self.hidden_weights, self.bias_vector])
 

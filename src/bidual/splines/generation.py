@@ -119,21 +119,18 @@ def solve_knots(
     zero = np.zeros((len(knots), problem.n_outputs))
     if box is None:
         return _newton(problem, hats, knots, start, tol, stop)
-    if not loss.finite and loss.full_domain:  # the values are given
-        chain = solve_chain(
-            QuadraticRows(hats, Y, 0 * Y, 0 * Y), problem.beta, start=Y, fixed=True, tol=tol, stop=stop
-        )
-        s = np.concatenate([zero[:1], chain.s, zero[:1]])
-        return _spline(problem, hats, knots, chain, np.diff(s, axis=0) * -1.0)
     unbounded = not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
     rows: Rows
     if unbounded:
         rows = QuadraticRows(hats, Y, 0 * Y, box.curvature * w[:, None] * np.ones_like(Y))
     else:
         rows = BoxRows(hats, Y, w, box)
-    floor = start.objective if start is not None and np.isfinite(start.objective) else 0.0
-    floor = min(floor, loss.value(np.zeros_like(Y), Y, w)) if start is not None else 1e-3
-    chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=1e-3 * floor, stop=stop)
+    # relative accuracy of an objective that may have no penalty in it
+    floor = 1e-3 if start is None else 1e-3 * min(1.0, start.objective)
+    size = None
+    if not loss.finite and len(knots) > 1:  # a margin asks for slopes of this order
+        size = float((np.abs(np.diff(Y[problem.nodes[knots]], axis=0)) / hats.spacing[:, None]).mean())
+    chain = solve_chain(rows, problem.beta, start=zero, size=size or None, tol=tol, floor=floor, stop=stop)
     if isinstance(rows, BoxRows):
         return _spline(problem, hats, knots, chain, -w[:, None] * rows.v)
     return _spline(problem, hats, knots, chain, None)
@@ -217,7 +214,7 @@ def _penalty(chain: Chain) -> float:
 def _first_knots(problem: SplineProblem) -> IntArray:
     """The ends, some in between, and all that an exact fit or a margin cannot do without."""
     count = len(problem.nodes)
-    if count <= FIRST or (problem.loss.full_domain and not problem.loss.finite):
+    if count <= FIRST:
         return np.arange(count)
     knots = np.unique(np.linspace(0, count - 1, FIRST).astype(np.int64))
     if not problem.loss.finite:  # where a margin changes sides the spline may need a kink on both
@@ -237,15 +234,14 @@ def _peaks(values: FloatArray, beta: float) -> IntArray:
 def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[], bool]) -> Spline:
     """Without the knots that carry no kink, where that costs nothing."""
     chain, beta = spline.chain, problem.beta
-    if not problem.loss.finite and problem.loss.full_domain:
-        return spline
     weight = np.zeros(len(spline.knots))
     weight[:-1] += np.linalg.norm(chain.right, axis=1)
     weight[1:] += np.linalg.norm(chain.left, axis=1)
     slack = np.full(len(spline.knots), np.inf)
     slack[:-1] = beta - np.linalg.norm(chain.u, axis=1)
     slack[1:] = np.minimum(slack[1:], beta - np.linalg.norm(chain.z, axis=1))
-    kept = weight * beta > slack * weight.sum() / max(1, len(weight))
+    # strict complementarity: a kink's share of the objective against the slack of its constraint
+    kept = weight * beta * len(weight) * beta > slack * spline.objective
     kept[[0, -1]] = True
     if kept.all():
         return spline

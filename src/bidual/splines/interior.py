@@ -216,6 +216,7 @@ def solve_chain(
     *,
     start: FloatArray,
     fixed: bool = False,
+    size: float | None = None,
     tol: float,
     floor: float = 0.0,
     max_iter: int = 100,
@@ -232,6 +233,8 @@ def solve_chain(
         Values at the knots to start from; the final ones if ``fixed``.
     fixed : bool
         Whether only the ramps are to be found.
+    size : float or None
+        Weight of the ramps to start from, if known.
     tol : float
         Complementarity to reach, relative to the penalty plus ``floor``.
     floor : float
@@ -242,10 +245,16 @@ def solve_chain(
     band = Band(H[:, 0], C, fixed)
     g = start.copy()
     right_slope, left_slope, s = np.zeros((pieces, C)), np.zeros((pieces, C)), np.zeros((pieces, C))
-    size = 1.0
-    right, left = Cones(pieces, C, beta, size), Cones(pieces, C, beta, size)
-    parts = (rows, right, left)
     share = 1.0 / max(1, 2 * pieces)
+    size = min(1.0, share / beta) if size is None else size  # on the central path, but for the residuals
+    right, left = (Cones(pieces, C, beta, size) for _ in range(2))
+    parts = (rows, right, left)
+    if fixed and pieces:  # start from ramps that fit
+        right_slope = left_slope = 0.5 * np.diff(g, axis=0) / H
+        right.a, left.a = right_slope - _previous(right_slope), _next(left_slope) - left_slope
+        for cones in (right, left):
+            weight = np.linalg.norm(cones.a, axis=1)
+            cones.tau = 2.0 * weight + weight.mean() + size
     degree = rows.degree + (1.0 if pieces else 0.0)
     solved, iteration = False, 0
     for iteration in range(1, max_iter + 1):

@@ -71,18 +71,24 @@ def ramps_of(t: FloatArray, g: FloatArray, right: FloatArray, left: FloatArray) 
     delta = inner_right + inner_left
     slope = right[0] - left.sum(axis=0)  # of the first piece
     if C == 1:
-        new, line = left_ramps(delta[:, 0], float(slope[0]))
-        inner_left, rest = new[:, None], np.array([line])
+        inner_left = left_ramps(delta[:, 0], float(slope[0]))[0][:, None]
     else:
-        inner_left = _one_sided(delta, inner_left)
-        rest = slope + inner_left.sum(axis=0)
+        inner_left = min(_one_sided(delta, inner_left), inner_left, key=lambda part: _cost(delta, slope, part))
+    rest = slope + inner_left.sum(axis=0)
     inner_right = delta - inner_left
     kappa = np.concatenate([rest[None, :], inner_right, inner_left])
     places = np.concatenate([t[:1], t[1:-1], t[1:-1]])
     side = np.repeat([1.0, 1.0, -1.0], [1, len(delta), len(delta)])
     size = np.linalg.norm(kappa, axis=1)
-    kept = size > 64 * _EPS * size.sum()
+    # what is below the rounding of the others, or does nothing over the whole length
+    kept = size > 64 * _EPS * max(float(size.sum()), float(np.abs(g).max()) / float(t[-1] - t[0]))
     return Ramps(places[kept], side[kept], kappa[kept], float(t[0]), g)
+
+
+def _cost(delta: FloatArray, slope: FloatArray, left: FloatArray) -> float:
+    """Penalty of a split, up to what is worth more than a neuron."""
+    parts = np.concatenate([delta - left, left, (slope + left.sum(axis=0))[None, :]])
+    return float(f"{np.linalg.norm(parts, axis=1).sum():.7g}")
 
 
 def _one_sided(delta: FloatArray, left: FloatArray) -> FloatArray:
@@ -113,7 +119,7 @@ def _one_sided(delta: FloatArray, left: FloatArray) -> FloatArray:
         theta[group[first]] = np.round(theta[group[first]])
         open_ = [k for k in open_ if 0.0 < theta[k] < 1.0]
     new = np.where(parallel[:, None], theta[:, None] * delta, left)
-    if open_ and len(open_) >= 1:  # what parallel up to a tolerance has cost, given back where it is free
+    if open_:  # what parallel up to a tolerance has cost, given back where it is free
         missing = total - new[parallel].sum(axis=0)
         change, *_ = np.linalg.lstsq(delta[open_].T, missing, rcond=1e-12)
         theta[open_] = np.clip(theta[open_] + change, 0.0, 1.0)

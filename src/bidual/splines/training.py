@@ -9,13 +9,13 @@ import numpy as np
 
 from bidual._typing import Array, FloatArray
 from bidual.closed_form.certify import certificate_of
-from bidual.closed_form.rank_one import interpolate_spline
-from bidual.losses import Loss
+from bidual.losses import ExactFit, Loss, Margin
 from bidual.problem import Problem
 from bidual.solvers.base import HistoryEntry, Options
+from bidual.splines.exact import exact_fit
 from bidual.splines.generation import Generated, generate
 from bidual.splines.line import Line, find_line
-from bidual.splines.problem import SplineProblem, spline_norm
+from bidual.splines.problem import SplineProblem
 from bidual.splines.ramps import Ramps, ramps_of
 from bidual.training import Trained, distinct_rows
 from bidual.units import Units
@@ -63,8 +63,11 @@ def train_spline(
     problem = SplineProblem(
         natural.M[:, 0], natural.Y, w, natural.loss, natural.beta, line.distances(X) / units.inputs
     )
-    found = generate(problem, options)
+    found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
     network = ramps_in_units(problem, found, units, c).network(line)
+    if isinstance(acting, Margin):  # meet the margin exactly, at the cost of what was missing
+        least = float((Y * network.forward(X)).min())
+        network = network.scaled(1.0 / least) if 0.5 < least < 1.0 else network
     value = float(units.outputs**units.power)
     objective = acting.value(network.forward(X), Y, w) + penalty * network.penalty()
     slope = units.outputs ** (units.power - 1) * units.inputs

@@ -1,0 +1,66 @@
+"""What classifiers share: from labels to targets, and from scores to labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight
+
+from bidual._typing import Array, FloatArray
+from bidual.losses import Loss, get_loss
+
+
+class LabelScores(ClassifierMixin):
+    """Labels and probabilities from the outputs of a network, one for two classes and K for more."""
+
+    loss: str | Loss
+    loss_: Loss
+    classes_: Array
+    class_weight: dict[Any, float] | str | None
+
+    @abstractmethod
+    def _outputs(self, X: Array) -> FloatArray:
+        """Network outputs ``(n, C)`` for new rows."""
+
+    def _weigh(self, X: Array, y: Array, sample_weight: Array | None) -> Array | None:
+        """Sample weights times class weights."""
+        if self.class_weight is None:
+            return sample_weight
+        by_class = compute_sample_weight(self.class_weight, y)
+        if sample_weight is None:
+            return by_class
+        return by_class * _check_sample_weight(sample_weight, X, dtype=np.float64)
+
+    def decision_function(self, X: Array) -> FloatArray:
+        """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
+        F = self._outputs(X)
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict(self, X: Array) -> Array:
+        """Labels of the highest score."""
+        F = self._outputs(X)
+        codes = (F[:, 0] > 0).astype(int) if F.shape[1] == 1 else F.argmax(axis=1)
+        return self.classes_[codes]
+
+    @available_if(lambda self: has_probabilities(self.loss))
+    def predict_proba(self, X: Array) -> FloatArray:
+        """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
+        F = self._outputs(X)
+        probabilities = self.loss_.probabilities(F)
+        assert probabilities is not None
+        return probabilities
+
+    @available_if(lambda self: has_probabilities(self.loss))
+    def predict_log_proba(self, X: Array) -> FloatArray:
+        """Logarithms of :meth:`predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+
+def has_probabilities(loss: str | Loss) -> bool:
+    """Whether the loss models probabilities."""
+    return type(get_loss(loss)).probabilities is not Loss.probabilities

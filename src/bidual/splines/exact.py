@@ -1,0 +1,77 @@
+r"""Minimum-norm interpolation: the values are given, and only the ramps are to be chosen.
+
+For slopes :math:`d_1, d_2, \dots` between the data points and :math:`\delta_k = d_k - d_{k-1}` the dual is
+
+.. math:: \max_{m, u} \; m^T d_1 + \sum_k u_k^T \delta_k \quad \text{s.t.} \quad \|m\| \le 1, \;
+          \|u_k\| \le 1, \; \|u_k - m\| \le 1 :
+
+with one output the formula of :func:`bidual.splines.problem.spline_norm`, with several a program for
+:mod:`bidual.splines.interior`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bidual.certificates import DualBound
+from bidual.solvers.base import HistoryEntry, Options
+from bidual.splines.generation import Generated, Spline
+from bidual.splines.interior import Chain, solve_chain
+from bidual.splines.problem import SplineProblem, spline_norm
+from bidual.splines.rows import Hats, QuadraticRows
+
+_EPS = float(np.finfo(float).eps)
+
+
+def exact_fit(problem: SplineProblem, options: Options) -> Generated:
+    """The network of smallest penalty through all data (their penalty has weight ``problem.beta``)."""
+    began = time.perf_counter()
+    hats = Hats(problem.x, problem.nodes)
+    g = problem.Y[problem.nodes]
+    slopes = np.diff(g, axis=0) / hats.spacing[:, None]
+    delta = np.diff(slopes, axis=0)
+    pieces, C = slopes.shape
+    right, left = np.zeros((pieces, C)), np.zeros((pieces, C))
+    u, z = np.zeros((pieces, C)), np.zeros((pieces, C))
+    iterations, status = 1, "solved by a formula"
+    if pieces:
+        right[0], right[1:] = slopes[0], delta
+    if C == 1:
+        least = spline_norm(slopes[:, 0])
+    else:
+        size = max(float(np.abs(slopes).max(initial=0.0)), np.finfo(float).tiny)
+        zero = np.zeros_like(problem.Y)
+        rows = QuadraticRows(hats, zero, zero, zero)
+        chain = solve_chain(
+            rows, 1.0, start=g / size, fixed=True, tol=1e-3 * min(options.tol, 1e-4), max_iter=max(50, options.max_iter)
+        )
+        left = chain.left * size
+        # the ramps must add up to the slopes exactly
+        if pieces:
+            right[0], right[1:] = slopes[0] + left.sum(axis=0), delta - left[:-1]
+        u, z, iterations = chain.u, chain.z, chain.iterations
+        status = "solved" if chain.solved else "no further progress in floating point"
+        least = _bound(chain, slopes, delta)
+    rounding = (64 + 4 * len(g)) * _EPS * (np.linalg.norm(slopes, axis=1).sum() if C > 1 else least)
+    chain = Chain(g, right, left, u, z, np.zeros_like(u), 0.0, True, iterations)
+    penalty = float(np.linalg.norm(right, axis=1).sum() + np.linalg.norm(left, axis=1).sum())
+    spline = Spline(np.arange(len(g)), chain, problem.beta * penalty, np.zeros_like(problem.Y))
+    bound = DualBound(problem.beta * max(0.0, least - rounding), spline.V, problem.beta, problem.beta)
+    history = [HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, pieces)]
+    return Generated(spline, bound, history, iterations, status)
+
+
+def _bound(chain: Chain, slopes: np.ndarray, delta: np.ndarray) -> float:
+    """The dual value of the multipliers, made feasible."""
+    if not len(slopes):
+        return 0.0
+    m, u = chain.u[0], chain.u[1:]
+    largest = max(
+        float(np.linalg.norm(m)),
+        float(np.linalg.norm(u, axis=1).max(initial=0.0)),
+        float(np.linalg.norm(u - m, axis=1).max(initial=0.0)),
+    )
+    value = float(m @ slopes[0] + (u * delta).sum())
+    return value / max(1.0, largest)
