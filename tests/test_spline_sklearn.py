@@ -23,12 +23,21 @@ class FirstColumn:
         return self.network_.forward(validate_data(self, X, reset=False, dtype=np.float64)[:, :1])
 
 
+# one column of the battery's data does not say much about the targets
+
+
 class FirstColumnRegressor(FirstColumn, SplineRegressor):
-    pass
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
 
 
 class FirstColumnClassifier(FirstColumn, SplineClassifier):
-    pass
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
 
 
 ESTIMATORS = [

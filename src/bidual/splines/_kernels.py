@@ -8,7 +8,7 @@ from numba import njit
 from bidual._typing import FloatArray, IntArray
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def linearise(
     v: FloatArray,
     mu: FloatArray,
@@ -65,7 +65,7 @@ def linearise(
     return diagonal, off, rhs
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def direct(
     v: FloatArray,
     mu: FloatArray,
@@ -99,7 +99,7 @@ def direct(
     return 1.0 / primal if primal > 0 else np.inf, 1.0 / dual if dual > 0 else np.inf
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def gap_after(
     v: FloatArray,
     mu: FloatArray,

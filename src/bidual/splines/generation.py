@@ -19,12 +19,10 @@ from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 from bidual.splines.interior import Chain, solve_chain
 from bidual.splines.problem import SplineProblem
-from bidual.splines.rows import BoxRows, Hats, QuadraticRows, Rows
+from bidual.splines.rows import BoxRows, Hats, QuadraticRows, Rows, SmoothRows, hessians
 
 #: Knots of the first round; up to this many nodes all of them.
 FIRST = 48
-#: Curvature, relative to the loss's largest, that a quadratic model has at least.
-FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
 
         for _ in range(options.max_iter):
             tol = float(np.clip(0.01 * gap, 0.05 * options.tol, 1e-3))
-            current = solve_knots(problem, knots, spline, tol, stop)
+            current = solve_knots(problem, knots, spline, tol, stop, scale=1e-3 if spline is None else spline.objective)
             n_iter += current.chain.iterations
             new, values = problem.bound(current.V, exact=False)
             bound = max(bound, new, key=lambda b: b.value)
@@ -110,30 +108,58 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
 
 
 def solve_knots(
-    problem: SplineProblem, knots: IntArray, start: Spline | None, tol: float, stop: Callable[[], bool]
+    problem: SplineProblem,
+    knots: IntArray,
+    start: Spline | None,
+    tol: float,
+    stop: Callable[[], bool],
+    *,
+    scale: float,
 ) -> Spline:
-    """The best spline with these knots."""
+    """The best spline with these knots, up to ``tol`` times its penalty plus ``scale``."""
     loss, Y, w = problem.loss, problem.Y, problem.w
     hats = Hats(problem.x, problem.nodes[knots])
     box = loss.dual_box(Y)
     zero = np.zeros((len(knots), problem.n_outputs))
     if box is None:
-        return _newton(problem, hats, knots, start, tol, stop)
+        return _solve_smooth(problem, hats, knots, start, tol, stop, scale)
     unbounded = not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
     rows: Rows
     if unbounded:
         rows = QuadraticRows(hats, Y, 0 * Y, box.curvature * w[:, None] * np.ones_like(Y))
     else:
         rows = BoxRows(hats, Y, w, box)
-    # relative accuracy of an objective that may have no penalty in it
-    floor = 1e-3 if start is None else 1e-3 * min(1.0, start.objective)
     size = None
     if not loss.finite and len(knots) > 1:  # a margin asks for slopes of this order
         size = float((np.abs(np.diff(Y[problem.nodes[knots]], axis=0)) / hats.spacing[:, None]).mean())
-    chain = solve_chain(rows, problem.beta, start=zero, size=size or None, tol=tol, floor=floor, stop=stop)
+    chain = solve_chain(rows, problem.beta, start=zero, size=size or None, tol=tol, floor=scale, stop=stop)
     if isinstance(rows, BoxRows):
         return _spline(problem, hats, knots, chain, -w[:, None] * rows.v)
     return _spline(problem, hats, knots, chain, None)
+
+
+def _solve_smooth(
+    problem: SplineProblem,
+    hats: Hats,
+    knots: IntArray,
+    start: Spline | None,
+    tol: float,
+    stop: Callable[[], bool],
+    scale: float,
+) -> Spline:
+    """Newton steps on loss and barrier together; if these fail, on models of the loss with the penalty as it is."""
+    loss = problem.loss
+    if not loss.smooth:
+        raise TypeError(
+            f"the loss {loss.name!r} has neither a dual box nor curvature: give it dual_box, or smooth=True and "
+            "row_curvatures"
+        )
+    zero = np.zeros((len(knots), problem.n_outputs))
+    rows = SmoothRows(hats, problem.Y, problem.w, loss)
+    chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=scale, stop=stop)
+    if chain.solved or stop():
+        return _spline(problem, hats, knots, chain, None)
+    return _newton(problem, hats, knots, start, tol, stop)
 
 
 def _newton(
@@ -141,9 +167,7 @@ def _newton(
 ) -> Spline:
     """Damped Newton steps: each minimises a quadratic model of the loss plus the penalty itself."""
     loss, Y, w = problem.loss, problem.Y, problem.w
-    if not loss.smooth:
-        raise TypeError(f"the loss {loss.name!r} has neither a dual box nor curvature: give it dual_box, or row_curvatures")
-    n, C = Y.shape
+    C = problem.n_outputs
     pieces = len(knots) - 1
     zero = np.zeros((pieces, C))
     chain = Chain(np.zeros((pieces + 1, C)), zero, zero, zero, zero, zero, np.inf, False, 0)
@@ -154,12 +178,7 @@ def _newton(
     for _ in range(50):
         F = hats.values(chain.g)
         gradient = loss.gradient(F, Y, w)
-        floor = FLOOR * min(loss.lipschitz, 1.0)
-        if loss.coupled:
-            hessian = w[:, None, None] * (loss.row_hessians(F, Y) + floor * np.eye(C))
-        else:
-            hessian = w[:, None] * (loss.row_curvatures(F, Y) + floor)
-        rows = QuadraticRows(hats, F, gradient, hessian)
+        rows = QuadraticRows(hats, F, gradient, hessians(loss, F, Y, w))
         model = solve_chain(
             rows, problem.beta, start=chain.g, tol=0.1 * tol, floor=1e-2 * now.objective, stop=stop
         )
@@ -234,6 +253,8 @@ def _peaks(values: FloatArray, beta: float) -> IntArray:
 def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[], bool]) -> Spline:
     """Without the knots that carry no kink, where that costs nothing."""
     chain, beta = spline.chain, problem.beta
+    if len(spline.knots) <= 2:
+        return spline
     weight = np.zeros(len(spline.knots))
     weight[:-1] += np.linalg.norm(chain.right, axis=1)
     weight[1:] += np.linalg.norm(chain.left, axis=1)
@@ -245,5 +266,5 @@ def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[
     kept[[0, -1]] = True
     if kept.all():
         return spline
-    fewer = solve_knots(problem, spline.knots[kept], None, 0.05 * tol, stop)
+    fewer = solve_knots(problem, spline.knots[kept], None, 0.05 * tol, stop, scale=spline.objective)
     return fewer if fewer.objective <= spline.objective * (1 + 0.1 * tol) else spline

@@ -238,7 +238,7 @@ def solve_chain(
     tol : float
         Complementarity to reach, relative to the penalty plus ``floor``.
     floor : float
-        A lower bound on the objective's size.
+        What there is besides the penalty.
     """
     H = rows.hats.spacing[:, None]
     pieces, C = len(H), start.shape[1]
@@ -276,13 +276,7 @@ def solve_chain(
             break
         if stop():
             break
-        if not degree:  # no cones: one Newton step is exact
-            linear = rows.linearise(g, 0.0, corrector=0.0)
-            band.factorise(linear, np.zeros((0, C, C)), np.zeros((0, C, C)))
-            g = g + band.solve([linear.rhs, *[np.zeros((0, C))] * 5])[G]
-            solved = True
-            break
-        mu = gap / degree
+        mu = gap / degree if degree else 0.0  # without cones these are plain Newton steps
         try:
             M_right, M_left = right.scale(), left.scale()
             target, corrector = 0.0, 0.0
@@ -302,10 +296,15 @@ def solve_chain(
                 primal, dual = np.minimum(1.0, _DAMPING * (longest.min() if rows.coupled else longest)) * np.ones(2)
                 if predict:
                     after = sum(part.gap_after(primal, dual) for part in parts)
-                    target = mu * min(1.0, max(after / gap, 1e-8)) ** 2
+                    centring = max(after / gap, 1e-8) ** 2 if gap > 0 else 0.0
+                    if rows.curved and gap > 0:  # complementarity must not run ahead of the loss
+                        centring = max(centring, 0.1 * error / gap)
+                    target = mu * min(1.0, centring)
                     corrector = 1.0
         except np.linalg.LinAlgError:
             break
+        if rows.curved:
+            primal = dual = _shortened(rows, g, s, dg, ds, primal, gap)
         if not min(primal, dual) > 1e-10:
             break
         for part in parts:
@@ -317,6 +316,23 @@ def solve_chain(
     return Chain(
         g, right.a, left.a, right.u, left.u, s, rows.gap() + right.gap() + left.gap(), solved, iteration
     )
+
+
+def _shortened(
+    rows: Rows, g: FloatArray, s: FloatArray, dg: FloatArray, ds: FloatArray, step: float, gap: float
+) -> float:
+    """A step after which the equations of a curved loss are not much worse than before."""
+
+    def error(t: float) -> float:
+        moved = s + t * ds
+        return float(np.abs(rows.residual(g + t * dg) + _previous_row(moved) - _next_row(moved)).sum())
+
+    allowed = 1.1 * error(0.0) + gap
+    for _ in range(30):
+        if error(step) <= allowed:
+            return step
+        step *= 0.5
+    return 0.0
 
 
 def _determinant(x0: FloatArray, x1: FloatArray) -> FloatArray:

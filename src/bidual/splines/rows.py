@@ -7,15 +7,16 @@ tridiagonal matrices. Rows are sorted by x, and every knot is the place of a row
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
-from bidual.losses import DualBox
+from bidual.losses import DualBox, Loss
 from bidual.splines import _kernels
+
+#: Curvature, relative to the loss's largest, that a quadratic model has at least.
+FLOOR = 1e-10
 
 
 class Hats:
@@ -83,52 +84,18 @@ class NewtonRows(NamedTuple):
     rhs: FloatArray
 
 
-@dataclass
-class QuadraticRows:
-    r"""Rows with a quadratic loss :math:`L(F_0) + \langle V_0, F - F_0 \rangle + \tfrac12 (F - F_0)^T Q (F - F_0)`.
-
-    Parameters
-    ----------
-    hats : Hats
-    F0, gradient : ndarray, shape (n, C)
-    hessian : ndarray, shape (n, C) or (n, C, C)
-        Of every row, weights included.
-    """
-
-    hats: Hats
-    F0: FloatArray
-    gradient: FloatArray
-    hessian: FloatArray
-
-    def __post_init__(self) -> None:
-        n, C = self.F0.shape
-        if self.hessian.ndim == 2:
-            diagonal, off = self.hats.gram(self.hessian)
-            self.diagonal, self.off_diagonal = _as_blocks(diagonal), _as_blocks(off)
-            product = self.hessian * self.F0
-        else:
-            diagonal, off = self.hats.gram(self.hessian.reshape(n, C * C))
-            self.diagonal, self.off_diagonal = diagonal.reshape(-1, C, C), off.reshape(-1, C, C)
-            product = np.einsum("nij,nj->ni", self.hessian, self.F0)
-        self.constant = self.hats.sums(self.gradient - product)
+class NoBarrier:
+    """Rows without variables of their own."""
 
     degree = 0.0
+    #: Whether primal and dual steps must be equal.
     coupled = True
+    #: Whether a Newton step solves the rows' equations only to first order.
+    curved = False
 
     def gap(self) -> float:
         """Complementarity of the rows."""
         return 0.0
-
-    def residual(self, g: FloatArray) -> FloatArray:
-        """Gradient of the loss at the values ``g``."""
-        slope = self.constant + np.einsum("kij,kj->ki", self.diagonal, g)
-        slope[:-1] += np.einsum("kij,kj->ki", self.off_diagonal, g[1:])
-        slope[1:] += np.einsum("kji,kj->ki", self.off_diagonal, g[:-1])
-        return slope
-
-    def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
-        """The rows' part of a Newton step."""
-        return NewtonRows(self.diagonal, self.off_diagonal, -self.residual(g))
 
     def direct(self, dg: FloatArray) -> None:
         """Find the step of the rows' own variables."""
@@ -145,12 +112,82 @@ class QuadraticRows:
         """Take them."""
 
 
+class QuadraticRows(NoBarrier):
+    r"""Rows with a quadratic loss :math:`L(F_0) + \langle V_0, F - F_0 \rangle + \tfrac12 (F - F_0)^T Q (F - F_0)`.
+
+    Parameters
+    ----------
+    hats : Hats
+    F0, gradient : ndarray, shape (n, C)
+    hessian : ndarray, shape (n, C) or (n, C, C)
+        Of every row, weights included.
+    """
+
+    def __init__(self, hats: Hats, F0: FloatArray, gradient: FloatArray, hessian: FloatArray) -> None:
+        self.hats = hats
+        self.diagonal, self.off_diagonal = _gram_blocks(hats, hessian)
+        product = hessian * F0 if hessian.ndim == 2 else np.einsum("nij,nj->ni", hessian, F0)
+        self.constant = hats.sums(gradient - product)
+
+    def residual(self, g: FloatArray) -> FloatArray:
+        """Gradient of the loss at the values ``g``."""
+        slope = self.constant + np.einsum("kij,kj->ki", self.diagonal, g)
+        slope[:-1] += np.einsum("kij,kj->ki", self.off_diagonal, g[1:])
+        slope[1:] += np.einsum("kji,kj->ki", self.off_diagonal, g[:-1])
+        return slope
+
+    def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
+        """The rows' part of a Newton step."""
+        return NewtonRows(self.diagonal, self.off_diagonal, -self.residual(g))
+
+
+class SmoothRows(NoBarrier):
+    """Rows of any smooth loss."""
+
+    curved = True
+
+    def __init__(self, hats: Hats, Y: FloatArray, w: FloatArray, loss: Loss) -> None:
+        self.hats, self.Y, self.w, self.loss = hats, Y, w, loss
+        self._blocks: tuple[FloatArray, FloatArray] | None = None
+
+    def residual(self, g: FloatArray) -> FloatArray:
+        """Gradient of the loss at the values ``g``."""
+        return self.hats.sums(self.loss.gradient(self.hats.values(g), self.Y, self.w))
+
+    def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
+        """The rows' part of a Newton step; a corrector keeps the Hessian of its predictor."""
+        if corrector == 0.0 or self._blocks is None:
+            self._blocks = _gram_blocks(self.hats, hessians(self.loss, self.hats.values(g), self.Y, self.w))
+            self._residual = self.residual(g)
+        return NewtonRows(*self._blocks, -self._residual)
+
+
+def hessians(loss: Loss, F: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
+    """Hessians of the rows, ``(n, C)`` or, for a coupled loss, ``(n, C, C)``; flat rows get a little curvature."""
+    floor = FLOOR * min(loss.lipschitz, 1.0)
+    if loss.coupled:
+        return w[:, None, None] * (loss.row_hessians(F, Y) + floor * np.eye(F.shape[1]))
+    return w[:, None] * (loss.row_curvatures(F, Y) + floor)
+
+
+def _gram_blocks(hats: Hats, hessian: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Diagonal and off-diagonal blocks of the Hessian in the values at the knots."""
+    if hessian.ndim == 2:
+        diagonal, off = hats.gram(hessian)
+        return _as_blocks(diagonal), _as_blocks(off)
+    n, C, _ = hessian.shape
+    diagonal, off = hats.gram(hessian.reshape(n, C * C))
+    return diagonal.reshape(-1, C, C), off.reshape(-1, C, C)
+
+
 class BoxRows:
     r"""Rows of a loss :math:`\sup_{l \le v \le h} v (f - y) - \tfrac q2 v^2`, with a barrier for the box.
 
     With multipliers of the bounds the optimum has :math:`f - y = q v + \mu_h - \mu_l`, and the central path
     :math:`\mu_h (h - v) = \mu_l (v - l) = \mu`.
     """
+
+    curved = False
 
     def __init__(self, hats: Hats, Y: FloatArray, w: FloatArray, box: DualBox) -> None:
         self.hats, self.Y, self.w, self.q = hats, Y, w, box.curvature
@@ -168,7 +205,7 @@ class BoxRows:
         return self.gap_after(0.0, 0.0)
 
     def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
-        """The rows' part of a Newton step towards complementarity ``target``, with so much of the second-order ``corrector``."""
+        """The rows' part of a Newton step towards complementarity ``target``, and so much of the second-order corrector."""
         hats = self.hats
         diagonal, off, rhs = _kernels.linearise(
             self.v,
@@ -223,9 +260,8 @@ class BoxRows:
         return self.hats.sums(self.w[:, None] * self.v)
 
 
-#: Either kind of rows; made anew for every set of knots.
-Rows = QuadraticRows | BoxRows
-RowsOf = Callable[[Hats], Rows]
+#: Any kind of rows; made anew for every set of knots.
+Rows: TypeAlias = QuadraticRows | SmoothRows | BoxRows
 
 
 def _as_blocks(entries: FloatArray) -> FloatArray:
