@@ -45,7 +45,7 @@ def exact_fit(problem: SplineProblem, options: Options) -> Generated:
         zero = np.zeros_like(problem.Y)
         rows = QuadraticRows(hats, zero, zero, zero)
         chain = solve_chain(
-            rows, 1.0, start=g / size, fixed=True, tol=1e-3 * min(options.tol, 1e-4), max_iter=max(50, options.max_iter)
+            rows, 1.0, start=g / size, fixed=True, tol=0.05 * min(options.tol, 1e-6), floor=np.finfo(float).tiny
         )
         left = chain.left * size
         # the ramps must add up to the slopes exactly

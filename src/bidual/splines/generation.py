@@ -72,7 +72,8 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
 
         for _ in range(options.max_iter):
             tol = float(np.clip(0.01 * gap, 0.05 * options.tol, 1e-3))
-            current = solve_knots(problem, knots, spline, tol, stop, scale=1e-3 if spline is None else spline.objective)
+            floor = 0.05 * options.tol * (1e-3 if spline is None else spline.objective)
+            current = solve_knots(problem, knots, spline, tol, stop, floor=floor)
             n_iter += current.chain.iterations
             new, values = problem.bound(current.V, exact=False)
             bound = max(bound, new, key=lambda b: b.value)
@@ -114,15 +115,15 @@ def solve_knots(
     tol: float,
     stop: Callable[[], bool],
     *,
-    scale: float,
+    floor: float,
 ) -> Spline:
-    """The best spline with these knots, up to ``tol`` times its penalty plus ``scale``."""
+    """The best spline with these knots, up to ``tol`` times its penalty plus ``floor``."""
     loss, Y, w = problem.loss, problem.Y, problem.w
     hats = Hats(problem.x, problem.nodes[knots])
     box = loss.dual_box(Y)
     zero = np.zeros((len(knots), problem.n_outputs))
     if box is None:
-        return _solve_smooth(problem, hats, knots, start, tol, stop, scale)
+        return _solve_smooth(problem, hats, knots, start, tol, stop, floor)
     unbounded = not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
     rows: Rows
     if unbounded:
@@ -132,7 +133,7 @@ def solve_knots(
     size = None
     if not loss.finite and len(knots) > 1:  # a margin asks for slopes of this order
         size = float((np.abs(np.diff(Y[problem.nodes[knots]], axis=0)) / hats.spacing[:, None]).mean())
-    chain = solve_chain(rows, problem.beta, start=zero, size=size or None, tol=tol, floor=scale, stop=stop)
+    chain = solve_chain(rows, problem.beta, start=zero, size=size or None, tol=tol, floor=floor, stop=stop)
     if isinstance(rows, BoxRows):
         return _spline(problem, hats, knots, chain, -w[:, None] * rows.v)
     return _spline(problem, hats, knots, chain, None)
@@ -145,7 +146,7 @@ def _solve_smooth(
     start: Spline | None,
     tol: float,
     stop: Callable[[], bool],
-    scale: float,
+    floor: float,
 ) -> Spline:
     """Newton steps on loss and barrier together; if these fail, on models of the loss with the penalty as it is."""
     loss = problem.loss
@@ -156,14 +157,20 @@ def _solve_smooth(
         )
     zero = np.zeros((len(knots), problem.n_outputs))
     rows = SmoothRows(hats, problem.Y, problem.w, loss)
-    chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=scale, stop=stop)
+    chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=floor, stop=stop)
     if chain.solved or stop():
         return _spline(problem, hats, knots, chain, None)
-    return _newton(problem, hats, knots, start, tol, stop)
+    return _newton(problem, hats, knots, start, tol, stop, floor)
 
 
 def _newton(
-    problem: SplineProblem, hats: Hats, knots: IntArray, start: Spline | None, tol: float, stop: Callable[[], bool]
+    problem: SplineProblem,
+    hats: Hats,
+    knots: IntArray,
+    start: Spline | None,
+    tol: float,
+    stop: Callable[[], bool],
+    floor: float,
 ) -> Spline:
     """Damped Newton steps: each minimises a quadratic model of the loss plus the penalty itself."""
     loss, Y, w = problem.loss, problem.Y, problem.w
@@ -180,7 +187,7 @@ def _newton(
         gradient = loss.gradient(F, Y, w)
         rows = QuadraticRows(hats, F, gradient, hessians(loss, F, Y, w))
         model = solve_chain(
-            rows, problem.beta, start=chain.g, tol=0.1 * tol, floor=1e-2 * now.objective, stop=stop
+            rows, problem.beta, start=chain.g, tol=0.1 * tol, floor=0.1 * floor, stop=stop
         )
         iterations += model.iterations
         slope = float((gradient * (hats.values(model.g) - F)).sum())
@@ -194,7 +201,7 @@ def _newton(
         else:
             break
         chain, now = trial.chain, trial
-        if -slope <= tol * now.objective or stop():
+        if -slope <= tol * problem.beta * _penalty(chain) + floor or stop():
             break
     return replace(now, chain=replace(chain, iterations=iterations))
 
@@ -266,5 +273,5 @@ def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[
     kept[[0, -1]] = True
     if kept.all():
         return spline
-    fewer = solve_knots(problem, spline.knots[kept], None, 0.05 * tol, stop, scale=spline.objective)
+    fewer = solve_knots(problem, spline.knots[kept], None, 0.05 * tol, stop, floor=0.05 * tol * spline.objective)
     return fewer if fewer.objective <= spline.objective * (1 + 0.1 * tol) else spline

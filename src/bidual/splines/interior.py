@@ -218,7 +218,7 @@ def solve_chain(
     fixed: bool = False,
     size: float | None = None,
     tol: float,
-    floor: float = 0.0,
+    floor: float,
     max_iter: int = 100,
     stop: Callable[[], bool] = lambda: False,
 ) -> Chain:
@@ -236,9 +236,9 @@ def solve_chain(
     size : float or None
         Weight of the ramps to start from, if known.
     tol : float
-        Complementarity to reach, relative to the penalty plus ``floor``.
+        Complementarity to reach, relative to the penalty,
     floor : float
-        What there is besides the penalty.
+        plus this.
     """
     H = rows.hats.spacing[:, None]
     pieces, C = len(H), start.shape[1]
@@ -264,14 +264,14 @@ def solve_chain(
         r_E = _previous(left.u) - left.u - H * s
         balance = _previous_row(s) - _next_row(s)
         r_g = rows.residual(g) + balance
-        scale = beta * (right.tau.sum() + left.tau.sum()) + floor
+        allowed = tol * beta * (right.tau.sum() + left.tau.sum()) + floor
         # residuals in units of the objective: slopes cost beta, gradients act over the size of the values
         error = (
             beta * np.abs(r_s).sum()
             + np.abs(np.concatenate([r_A, r_E])).max(initial=0.0) * (right.tau.sum() + left.tau.sum()) / max(pieces, 1)
             + (0.0 if fixed else np.abs(r_g).sum())
         )
-        if gap <= tol * scale and error <= tol * max(scale, 1e-300):
+        if gap <= allowed and error <= allowed:
             solved = True
             break
         if stop():
