@@ -121,3 +121,19 @@ def gap_after(
             if upper[i, c] < np.inf:
                 total += w[i] * (upper[i, c] - value) * (mu[1, i, c] + primal * step[2, i, c])
     return total
+
+
+@njit(cache=True, error_model="numpy")
+def sums(
+    v: FloatArray, w: FloatArray, piece: IntArray, left: FloatArray, right: FloatArray, K: int
+) -> FloatArray:
+    """Weighted sums of the rows' ``v`` at the knots, ``(K, C)``."""
+    n, C = v.shape
+    total = np.zeros((K, C))
+    for i in range(n):
+        j = piece[i]
+        k = min(j + 1, K - 1)
+        for c in range(C):
+            total[j, c] += w[i] * left[i] * v[i, c]
+            total[k, c] += w[i] * right[i] * v[i, c]
+    return total

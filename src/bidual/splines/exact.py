@@ -57,7 +57,7 @@ def exact_fit(problem: SplineProblem, options: Options) -> Generated:
     rounding = (64 + 4 * len(g)) * _EPS * (np.linalg.norm(slopes, axis=1).sum() if C > 1 else least)
     chain = Chain(g, right, left, u, z, np.zeros_like(u), 0.0, True, iterations)
     penalty = float(np.linalg.norm(right, axis=1).sum() + np.linalg.norm(left, axis=1).sum())
-    spline = Spline(np.arange(len(g)), chain, problem.beta * penalty, np.zeros_like(problem.Y))
+    spline = Spline(np.arange(len(g)), chain, problem.Y, problem.beta * penalty, np.zeros_like(problem.Y))
     bound = DualBound(problem.beta * max(0.0, least - rounding), spline.V, problem.beta, problem.beta)
     history = [HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, pieces)]
     return Generated(spline, bound, history, iterations, status)

@@ -15,11 +15,12 @@ import numpy as np
 
 from bidual._typing import FloatArray, IntArray
 from bidual.certificates import DualBound, relative_gap
+from bidual.losses import DualBox
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 from bidual.splines.interior import Chain, solve_chain
 from bidual.splines.problem import SplineProblem
-from bidual.splines.rows import BoxRows, Hats, QuadraticRows, Rows, SmoothRows, hessians
+from bidual.splines.rows import BoxRows, Hats, QuadraticRows, SmoothRows, hessians
 
 #: Knots of the first round; up to this many nodes all of them.
 FIRST = 48
@@ -34,6 +35,8 @@ class Spline:
     knots : ndarray, shape (K,)
         Indices of nodes.
     chain : Chain
+    F : ndarray, shape (n, C)
+        Values on the rows.
     objective : float
     V : ndarray, shape (n, C)
         Dual point, minus the gradient of the loss.
@@ -41,6 +44,7 @@ class Spline:
 
     knots: IntArray
     chain: Chain
+    F: FloatArray
     objective: float
     V: FloatArray
 
@@ -65,6 +69,7 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
     spline: Spline | None = None
     bound = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     gap, status, n_iter = np.inf, "stopped at max_iter", 0
+    moved: float | None = None
     with InterruptFlag() as interrupt:
 
         def stop() -> bool:
@@ -73,7 +78,8 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
         for _ in range(options.max_iter):
             tol = float(np.clip(0.01 * gap, 0.05 * options.tol, 1e-3))
             floor = 0.05 * options.tol * (1e-3 if spline is None else spline.objective)
-            current = solve_knots(problem, knots, spline, tol, stop, floor=floor)
+            current = solve_knots(problem, knots, spline, tol, stop, floor=floor, moved=moved)
+            moved = None if spline is None else float(np.abs(current.F - spline.F).max())
             n_iter += current.chain.iterations
             new, values = problem.bound(current.V, exact=False)
             bound = max(bound, new, key=lambda b: b.value)
@@ -116,27 +122,50 @@ def solve_knots(
     stop: Callable[[], bool],
     *,
     floor: float,
+    moved: float | None = None,
 ) -> Spline:
-    """The best spline with these knots, up to ``tol`` times its penalty plus ``floor``."""
+    """The best spline with these knots, up to ``tol`` times its penalty plus ``floor``.
+
+    Of a loss that is linear far from the target, rows that were there at ``start``, further than they are likely to move
+    (``moved``: by how much they did last time), are taken to stay there. If one does not, this is done again with more
+    care.
+    """
     loss, Y, w = problem.loss, problem.Y, problem.w
     hats = Hats(problem.x, problem.nodes[knots])
     box = loss.dual_box(Y)
     zero = np.zeros((len(knots), problem.n_outputs))
     if box is None:
         return _solve_smooth(problem, hats, knots, start, tol, stop, floor)
-    unbounded = not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any())
-    rows: Rows
-    if unbounded:
+    if not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any()):
         rows = QuadraticRows(hats, Y, 0 * Y, box.curvature * w[:, None] * np.ones_like(Y))
-    else:
-        rows = BoxRows(hats, Y, w, box)
+        chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=floor, stop=stop)
+        return _spline(problem, hats, knots, chain, None)
     size = None
     if not loss.finite and len(knots) > 1:  # a margin asks for slopes of this order
-        size = float((np.abs(np.diff(Y[problem.nodes[knots]], axis=0)) / hats.spacing[:, None]).mean())
-    chain = solve_chain(rows, problem.beta, start=zero, size=size or None, tol=tol, floor=floor, stop=stop)
-    if isinstance(rows, BoxRows):
-        return _spline(problem, hats, knots, chain, -w[:, None] * rows.v)
-    return _spline(problem, hats, knots, chain, None)
+        size = float((np.abs(np.diff(Y[problem.nodes[knots]], axis=0)) / hats.spacing[:, None]).mean()) or None
+    near = None if start is None else _margins(start.F - Y, box)
+    radius = np.inf if near is None else float(np.quantile(near[0], 0.7)) if moved is None else 2.0 * moved
+    for attempt in range(4):
+        settled, bounds = (None, None) if near is None or attempt == 3 else (near[0] > radius, near[1])
+        barrier = BoxRows(hats, Y, w, box, settled, bounds)
+        chain = solve_chain(barrier, problem.beta, start=zero, size=size, tol=tol, floor=floor, stop=stop)
+        spline = _spline(problem, hats, knots, chain, -w[:, None] * barrier.v)
+        if settled is None or start is None or stop():
+            break
+        value, side = _margins(spline.F - Y, box)
+        if not (settled & ((value <= 0) | (side != bounds).any(axis=1))).any():
+            break
+        radius = max(4.0 * radius, 2.0 * float(np.abs(spline.F - start.F).max()))
+    return spline
+
+
+def _margins(e: FloatArray, box: DualBox) -> tuple[FloatArray, FloatArray]:
+    """By how much rows with residuals ``e`` are on one side of the loss, where it is linear, and the bound of v there."""
+    above, below = e - box.curvature * box.upper, box.curvature * box.lower - e
+    above, below = (np.where(np.isfinite(x), x, -np.inf) for x in (above, below))
+    if box.curvature == 0.0:  # an infinite bound is never reached
+        above, below = np.where(np.isfinite(box.upper), e, -np.inf), np.where(np.isfinite(box.lower), -e, -np.inf)
+    return np.maximum(above, below).min(axis=1), np.where(above >= below, box.upper, box.lower)
 
 
 def _solve_smooth(
@@ -178,7 +207,7 @@ def _newton(
     pieces = len(knots) - 1
     zero = np.zeros((pieces, C))
     chain = Chain(np.zeros((pieces + 1, C)), zero, zero, zero, zero, zero, np.inf, False, 0)
-    if start is not None:
+    if start is not None and np.isin(start.knots, knots).all():
         chain = _embedded(problem, start, knots)
     now = _spline(problem, hats, knots, chain, None)
     iterations = 0
@@ -230,7 +259,7 @@ def _spline(problem: SplineProblem, hats: Hats, knots: IntArray, chain: Chain, V
     objective = problem.dense.loss_value(F) + problem.beta * _penalty(chain)
     if V is None:
         V = -problem.loss.gradient(F, problem.Y, problem.w)
-    return Spline(knots, chain, objective, V)
+    return Spline(knots, chain, F, objective, V)
 
 
 def _penalty(chain: Chain) -> float:
@@ -273,5 +302,6 @@ def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[
     kept[[0, -1]] = True
     if kept.all():
         return spline
-    fewer = solve_knots(problem, spline.knots[kept], None, 0.05 * tol, stop, floor=0.05 * tol * spline.objective)
+    floor = 0.05 * tol * spline.objective
+    fewer = solve_knots(problem, spline.knots[kept], spline, 0.05 * tol, stop, floor=floor)
     return fewer if fewer.objective <= spline.objective * (1 + 0.1 * tol) else spline

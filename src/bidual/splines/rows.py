@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
+from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.losses import DualBox, Loss
 from bidual.splines import _kernels
 
@@ -185,58 +185,83 @@ class BoxRows:
 
     With multipliers of the bounds the optimum has :math:`f - y = q v + \mu_h - \mu_l`, and the central path
     :math:`\mu_h (h - v) = \mu_l (v - l) = \mu`.
+
+    Parameters
+    ----------
+    hats : Hats
+    Y, w : ndarray
+    box : DualBox
+    settled : ndarray of bool, shape (n,), or None
+        Rows that are taken to be far on one side: their v stays at the bound given by ``bounds``, which makes their loss
+        linear.
+    bounds : ndarray, shape (n, C), or None
     """
 
     curved = False
 
-    def __init__(self, hats: Hats, Y: FloatArray, w: FloatArray, box: DualBox) -> None:
-        self.hats, self.Y, self.w, self.q = hats, Y, w, box.curvature
+    def __init__(
+        self,
+        hats: Hats,
+        Y: FloatArray,
+        w: FloatArray,
+        box: DualBox,
+        settled: BoolArray | None = None,
+        bounds: FloatArray | None = None,
+    ) -> None:
+        K = len(hats.knots)
+        self.hats, self.q = hats, box.curvature
         self.coupled = self.q > 0
-        self.lower, self.upper = box.lower, box.upper
-        below, above = np.isfinite(box.lower), np.isfinite(box.upper)
-        low, high = np.where(below, box.lower, -1.0), np.where(above, box.upper, 1.0)
-        self.v = np.where(below & ~above, low + 1.0, np.where(above & ~below, high - 1.0, 0.5 * (low + high)))
+        self._free = np.ones(len(Y), dtype=bool) if settled is None else ~settled
+        self._all = np.zeros_like(Y) if bounds is None else np.where(self._free[:, None], 0.0, bounds)
+        self._pull = _kernels.sums(self._all, w, hats.piece, hats.left, hats.right, K)
+        self.Y, self.w = Y[self._free], w[self._free]
+        self.lower, self.upper = box.lower[self._free], box.upper[self._free]
+        self._place = hats.piece[self._free], hats.left[self._free], hats.right[self._free]
+        below, above = np.isfinite(self.lower), np.isfinite(self.upper)
+        low, high = np.where(below, self.lower, -1.0), np.where(above, self.upper, 1.0)
+        self._v = np.where(below & ~above, low + 1.0, np.where(above & ~below, high - 1.0, 0.5 * (low + high)))
         self.mu = np.stack([below, above]).astype(np.float64)
-        self.step, self._state = np.zeros((3, *Y.shape)), np.zeros((6, *Y.shape))
-        self.degree = float((w[:, None] * below).sum() + (w[:, None] * above).sum())
+        self.step, self._state = np.zeros((3, *self.Y.shape)), np.zeros((6, *self.Y.shape))
+        self.degree = float((self.w[:, None] * below).sum() + (self.w[:, None] * above).sum())
+
+    @property
+    def v(self) -> FloatArray:
+        """Gradients of all rows, settled ones included, per unit of weight."""
+        v = self._all.copy()
+        v[self._free] = self._v
+        return v
 
     def gap(self) -> float:
         """Complementarity of the rows."""
         return self.gap_after(0.0, 0.0)
 
     def linearise(self, g: FloatArray, target: float, corrector: float) -> NewtonRows:
-        """The rows' part of a Newton step towards complementarity ``target``, and so much of the second-order corrector."""
-        hats = self.hats
+        """The rows' part of a Newton step towards complementarity ``target``, and so much of a corrector."""
         diagonal, off, rhs = _kernels.linearise(
-            self.v,
+            self._v,
             self.mu,
             self.lower,
             self.upper,
             self.q,
             self.Y,
             self.w,
-            hats.piece,
-            hats.left,
-            hats.right,
+            *self._place,
             g,
             target,
             corrector,
             self.step,
             self._state,
         )
-        return NewtonRows(_as_blocks(diagonal), _as_blocks(off[:-1]), rhs)
+        return NewtonRows(_as_blocks(diagonal), _as_blocks(off[:-1]), rhs - self._pull)
 
     def direct(self, dg: FloatArray) -> None:
         """Find the step of the rows' own variables."""
-        hats = self.hats
         self._longest = _kernels.direct(
-            self.v,
+            self._v,
             self.mu,
             self.lower,
             self.upper,
-            hats.piece,
-            hats.left,
-            hats.right,
+            *self._place,
             np.ascontiguousarray(dg),
             self._state,
             self.step,
@@ -248,16 +273,16 @@ class BoxRows:
 
     def gap_after(self, primal: float, dual: float) -> float:
         """Complementarity after such steps."""
-        return _kernels.gap_after(self.v, self.mu, self.lower, self.upper, self.w, self.step, primal, dual)
+        return _kernels.gap_after(self._v, self.mu, self.lower, self.upper, self.w, self.step, primal, dual)
 
     def move(self, primal: float, dual: float) -> None:
         """Take them."""
-        self.v += dual * self.step[0]
+        self._v += dual * self.step[0]
         self.mu += primal * self.step[1:]
 
     def residual(self, g: FloatArray) -> FloatArray:
         """Gradient of the loss, as the multipliers have it."""
-        return self.hats.sums(self.w[:, None] * self.v)
+        return self._pull + _kernels.sums(self._v, self.w, *self._place, len(g))
 
 
 #: Any kind of rows; made anew for every set of knots.
