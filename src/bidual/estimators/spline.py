@@ -48,9 +48,7 @@ class BaseSpline(Certified):
             check_number("time_limit", self.time_limit, at_least=0.0)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        options = Options(
-            tol=self.tol, max_iter=self.max_iter, time_limit=self.time_limit, verbose=int(self.verbose)
-        )
+        options = Options(tol=self.tol, max_iter=self.max_iter, time_limit=self.time_limit, verbose=int(self.verbose))
         trained = train_spline(X, Y, sample_weight, loss=loss, beta=float(self.beta), options=options)
         self.loss_ = loss
         assert isinstance(trained.network, TwoLayerNetwork)

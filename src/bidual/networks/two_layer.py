@@ -96,7 +96,9 @@ class TwoLayerNetwork(Network):
     def _along_the_line(self, x: FloatArray) -> FloatArray:
         """Outputs for one input, by sums over neurons sorted by their kinks instead of all pairs."""
         u, b = self.hidden_weights[:, 0], self.bias_vector
-        outputs = np.zeros((len(x), self.n_outputs)) + self.intercept + np.maximum(b[u == 0], 0) @ self.output_weights[u == 0]
+        outputs = (
+            np.zeros((len(x), self.n_outputs)) + self.intercept + np.maximum(b[u == 0], 0) @ self.output_weights[u == 0]
+        )
         for side in (1.0, -1.0):
             moving = np.flatnonzero(side * u > 0)
             kinks = -b[moving] / u[moving] * side

@@ -124,9 +124,7 @@ def gap_after(
 
 
 @njit(cache=True, error_model="numpy")
-def sums(
-    v: FloatArray, w: FloatArray, piece: IntArray, left: FloatArray, right: FloatArray, K: int
-) -> FloatArray:
+def sums(v: FloatArray, w: FloatArray, piece: IntArray, left: FloatArray, right: FloatArray, K: int) -> FloatArray:
     """Weighted sums of the rows' ``v`` at the knots, ``(K, C)``."""
     n, C = v.shape
     total = np.zeros((K, C))

@@ -147,11 +147,14 @@ def solve_knots(
     radius = np.inf if near is None else float(np.quantile(near[0], 0.7)) if moved is None else 2.0 * moved
     for attempt in range(4):
         settled, bounds = (None, None) if near is None or attempt == 3 else (near[0] > radius, near[1])
-        barrier = BoxRows(hats, Y, w, box, settled, bounds)
+        barrier = BoxRows(hats, Y, w, box, settled, bounds, crowded=loss.classification)
         chain = solve_chain(barrier, problem.beta, start=zero, size=size, tol=tol, floor=floor, stop=stop)
         spline = _spline(problem, hats, knots, chain, -w[:, None] * barrier.v)
         if settled is None or start is None or stop():
             break
+        if not chain.solved:
+            radius *= 4.0
+            continue
         value, side = _margins(spline.F - Y, box)
         if not (settled & ((value <= 0) | (side != bounds).any(axis=1))).any():
             break
@@ -215,9 +218,7 @@ def _newton(
         F = hats.values(chain.g)
         gradient = loss.gradient(F, Y, w)
         rows = QuadraticRows(hats, F, gradient, hessians(loss, F, Y, w))
-        model = solve_chain(
-            rows, problem.beta, start=chain.g, tol=0.1 * tol, floor=0.1 * floor, stop=stop
-        )
+        model = solve_chain(rows, problem.beta, start=chain.g, tol=0.1 * tol, floor=0.1 * floor, stop=stop)
         iterations += model.iterations
         slope = float((gradient * (hats.values(model.g) - F)).sum())
         slope += problem.beta * (_penalty(model) - _penalty(chain))
@@ -237,9 +238,7 @@ def _newton(
 
 def _between(old: Chain, new: Chain, step: float) -> Chain:
     """The point at ``step`` from old to new, with the multipliers of the new."""
-    g, right, left = (
-        a + step * (b - a) for a, b in ((old.g, new.g), (old.right, new.right), (old.left, new.left))
-    )
+    g, right, left = (a + step * (b - a) for a, b in ((old.g, new.g), (old.right, new.right), (old.left, new.left)))
     return replace(new, g=g, right=right, left=left)
 
 
@@ -303,5 +302,5 @@ def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[
     if kept.all():
         return spline
     floor = 0.05 * tol * spline.objective
-    fewer = solve_knots(problem, spline.knots[kept], spline, 0.05 * tol, stop, floor=floor)
+    fewer = solve_knots(problem, spline.knots[kept], spline, 0.05 * tol, stop, floor=floor, moved=1e-3)
     return fewer if fewer.objective <= spline.objective * (1 + 0.1 * tol) else spline

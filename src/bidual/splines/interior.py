@@ -28,6 +28,10 @@ from bidual.splines.rows import NewtonRows, Rows
 G, U, A, S, E, Z = range(6)
 #: Fraction of the way to the boundary that a step may go.
 _DAMPING = 0.995
+#: Weight of all ramps together at the start, in natural units.
+START = 1000.0
+#: Growth of the complementarity that means divergence: rows taken to be linear can make a program unbounded.
+_DIVERGED = 1e6
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,9 @@ class Band:
         self._diagonal(band, row, column, x)
         self._diagonal(band, column, row, x)
 
-    def _blocks(self, band: FloatArray, row: tuple[int, FloatArray], column: tuple[int, FloatArray], x: FloatArray) -> None:
+    def _blocks(
+        self, band: FloatArray, row: tuple[int, FloatArray], column: tuple[int, FloatArray], x: FloatArray
+    ) -> None:
         for c in range(self.C):
             for e in range(self.C):
                 i, k = (6 * row[1] + row[0]) * self.C + c, (6 * column[1] + column[0]) * self.C + e
@@ -245,8 +251,8 @@ def solve_chain(
     band = Band(H[:, 0], C, fixed)
     g = start.copy()
     right_slope, left_slope, s = np.zeros((pieces, C)), np.zeros((pieces, C)), np.zeros((pieces, C))
-    share = 1.0 / max(1, 2 * pieces)
-    size = min(1.0, share / beta) if size is None else size  # on the central path, but for the residuals
+    share = rows.share(2 * pieces)
+    size = START / max(1, 2 * pieces) if size is None else size
     right, left = (Cones(pieces, C, beta, size) for _ in range(2))
     parts = (rows, right, left)
     if fixed and pieces:  # start from ramps that fit
@@ -255,8 +261,8 @@ def solve_chain(
         for cones in (right, left):
             weight = np.linalg.norm(cones.a, axis=1)
             cones.tau = 2.0 * weight + weight.mean() + size
-    degree = rows.degree + (1.0 if pieces else 0.0)
-    solved, iteration = False, 0
+    degree = rows.degree + 2 * pieces * share
+    solved, iteration, first = False, 0, np.inf
     for iteration in range(1, max_iter + 1):
         gap = rows.gap() + right.gap() + left.gap()
         r_s = np.diff(g, axis=0) - H * (right_slope + left_slope)
@@ -274,7 +280,8 @@ def solve_chain(
         if gap <= allowed and error <= allowed:
             solved = True
             break
-        if stop():
+        first = min(first, gap)
+        if stop() or not gap <= _DIVERGED * max(first, beta):
             break
         mu = gap / degree if degree else 0.0  # without cones these are plain Newton steps
         try:
@@ -313,9 +320,7 @@ def solve_chain(
         right_slope, left_slope = right_slope + primal * dA, left_slope + primal * dE
         # the weights of the ramps are differences of the slopes: never let them drift apart
         right.a, left.a = right_slope - _previous(right_slope), _next(left_slope) - left_slope
-    return Chain(
-        g, right.a, left.a, right.u, left.u, s, rows.gap() + right.gap() + left.gap(), solved, iteration
-    )
+    return Chain(g, right.a, left.a, right.u, left.u, s, rows.gap() + right.gap() + left.gap(), solved, iteration)
 
 
 def _shortened(

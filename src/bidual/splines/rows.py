@@ -93,6 +93,10 @@ class NoBarrier:
     #: Whether a Newton step solves the rows' equations only to first order.
     curved = False
 
+    def share(self, cones: int) -> float:
+        """Weight of a cone on the central path."""
+        return 1.0 / max(1, cones)
+
     def gap(self) -> float:
         """Complementarity of the rows."""
         return 0.0
@@ -195,6 +199,8 @@ class BoxRows:
         Rows that are taken to be far on one side: their v stays at the bound given by ``bounds``, which makes their loss
         linear.
     bounds : ndarray, shape (n, C), or None
+    crowded : bool
+        Whether many rows are likely to end up at the kink of their loss, as labels do on the plateaus of the spline.
     """
 
     curved = False
@@ -207,10 +213,11 @@ class BoxRows:
         box: DualBox,
         settled: BoolArray | None = None,
         bounds: FloatArray | None = None,
+        crowded: bool = False,
     ) -> None:
         K = len(hats.knots)
         self.hats, self.q = hats, box.curvature
-        self.coupled = self.q > 0
+        self.coupled, self._crowded = self.q > 0, crowded
         self._free = np.ones(len(Y), dtype=bool) if settled is None else ~settled
         self._all = np.zeros_like(Y) if bounds is None else np.where(self._free[:, None], 0.0, bounds)
         self._pull = _kernels.sums(self._all, w, hats.piece, hats.left, hats.right, K)
@@ -220,7 +227,10 @@ class BoxRows:
         below, above = np.isfinite(self.lower), np.isfinite(self.upper)
         low, high = np.where(below, self.lower, -1.0), np.where(above, self.upper, 1.0)
         self._v = np.where(below & ~above, low + 1.0, np.where(above & ~below, high - 1.0, 0.5 * (low + high)))
-        self.mu = np.stack([below, above]).astype(np.float64)
+        # multipliers that fit the outputs zero, all of order one
+        gap = -self.Y - self.q * self._v
+        base = np.where(below & above, 1.0, np.maximum(1.0, np.abs(gap)))
+        self.mu = np.stack([below * (base + np.maximum(-gap, 0.0)), above * (base + np.maximum(gap, 0.0))])
         self.step, self._state = np.zeros((3, *self.Y.shape)), np.zeros((6, *self.Y.shape))
         self.degree = float((self.w[:, None] * below).sum() + (self.w[:, None] * above).sum())
 
@@ -230,6 +240,10 @@ class BoxRows:
         v = self._all.copy()
         v[self._free] = self._v
         return v
+
+    def share(self, cones: int) -> float:
+        """Weight of a cone on the central path: that of a row, or of all rows together if these are ``crowded``."""
+        return 1.0 / max(1, cones) if self._crowded or not len(self.w) else float(self.w.mean())
 
     def gap(self) -> float:
         """Complementarity of the rows."""

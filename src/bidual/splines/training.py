@@ -60,9 +60,7 @@ def train_spline(
     centred = Problem((c - 0.5 * (c[0] + c[-1]))[:, None], None, Y, w, acting, penalty, fit_intercept=True)
     units = Units.of(centred)
     natural = units.normalise(centred)
-    problem = SplineProblem(
-        natural.M[:, 0], natural.Y, w, natural.loss, natural.beta, line.distances(X) / units.inputs
-    )
+    problem = SplineProblem(natural.M[:, 0], natural.Y, w, natural.loss, natural.beta, line.distances(X) / units.inputs)
     found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
     network = ramps_in_units(problem, found, units, c).network(line)
     if isinstance(acting, Margin):  # meet the margin exactly, at the cost of what was missing
