@@ -1,7 +1,7 @@
 """scikit-learn's own battery, on the estimators for one input.
 
-The battery's data have several columns, which these estimators refuse unless the rows lie on a line. It is therefore run
-on subclasses that train and predict on the first column, and are the real thing in all else.
+The battery's data have several columns, which these estimators refuse unless the rows lie on a line. It is therefore
+run on subclasses that train and predict on the first column, and are the real thing in all else.
 """
 
 from __future__ import annotations

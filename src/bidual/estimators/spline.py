@@ -164,9 +164,9 @@ class SplineClassifier(LabelScores, BaseSpline):
     r"""A ReLU network with free biases for classes on one input, trained to the global optimum (004 Theorem 5.2).
 
     The objective is that of :class:`SplineRegressor` with a classification loss; with the hinge loss it is the
-    :math:`\ell_1` support vector machine over the ramps at the data points. Two classes are coded -1/+1 with one output;
-    more classes have one output each: "logistic" then means softmax cross-entropy, margin losses and "squared" sum over
-    the one-vs-rest codes.
+    :math:`\ell_1` support vector machine over the ramps at the data points. Two classes are coded -1/+1 with one
+    output; more classes have one output each: "logistic" then means softmax cross-entropy, margin losses and "squared"
+    sum over the one-vs-rest codes.
 
     Parameters
     ----------

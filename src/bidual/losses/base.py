@@ -53,8 +53,8 @@ class ConeForm:
 class DualBox:
     r"""A conjugate :math:`\ell^*(v) = \tfrac q2 \|v\|^2 + v^T y` on the box :math:`l \le v \le h`, infinite outside.
 
-    The losses that are piecewise linear or quadratic are all of this form; the bounds have the shape of ``Y`` and may be
-    infinite.
+    The losses that are piecewise linear or quadratic are all of this form; the bounds have the shape of ``Y`` and may
+    be infinite.
     """
 
     lower: FloatArray

@@ -1,8 +1,8 @@
 """Splines with few knots first, more where the dual asks for them.
 
 The optimum has few kinks unless beta is tiny. Each round solves the program on the current knots
-(:mod:`bidual.splines.interior`), prices a kink at every data point by two cumulative sums, and adds a knot at every local
-maximum that violates the dual constraint. Rounds end when the proven gap is small.
+(:mod:`bidual.splines.interior`), prices a kink at every data point by two cumulative sums, and adds a knot at every
+local maximum that violates the dual constraint. Rounds end when the proven gap is small.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
             n_iter += current.chain.iterations
             new, values = problem.bound(current.V, exact=False)
             bound = max(bound, new, key=lambda b: b.value)
-            better = spline is None or current.objective < spline.objective
-            spline = current if better else spline
-            assert spline is not None
+            spline = current if spline is None or current.objective < spline.objective else spline
             gap = relative_gap(spline.objective, bound.value)
             used = int((np.linalg.norm(spline.chain.right, axis=1) > 1e-6).sum())
             history.append(HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, used))
@@ -108,6 +106,7 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
                     break
                 gap = 0.0  # once more, as accurately as can be
             knots = np.union1d(knots, added)
+        assert spline is not None
         if not stop():
             spline = _pruned(problem, spline, options.tol, stop)
     final, _ = problem.bound(spline.V)
@@ -126,9 +125,9 @@ def solve_knots(
 ) -> Spline:
     """The best spline with these knots, up to ``tol`` times its penalty plus ``floor``.
 
-    Of a loss that is linear far from the target, rows that were there at ``start``, further than they are likely to move
-    (``moved``: by how much they did last time), are taken to stay there. If one does not, this is done again with more
-    care.
+    Of a loss that is linear far from the target, rows that were there at ``start``, further than they are likely to
+    move (``moved``: by how much they did last time), are taken to stay there. If one does not, this is done again with
+    more care.
     """
     loss, Y, w = problem.loss, problem.Y, problem.w
     hats = Hats(problem.x, problem.nodes[knots])
@@ -163,11 +162,10 @@ def solve_knots(
 
 
 def _margins(e: FloatArray, box: DualBox) -> tuple[FloatArray, FloatArray]:
-    """By how much rows with residuals ``e`` are on one side of the loss, where it is linear, and the bound of v there."""
-    above, below = e - box.curvature * box.upper, box.curvature * box.lower - e
-    above, below = (np.where(np.isfinite(x), x, -np.inf) for x in (above, below))
-    if box.curvature == 0.0:  # an infinite bound is never reached
-        above, below = np.where(np.isfinite(box.upper), e, -np.inf), np.where(np.isfinite(box.lower), -e, -np.inf)
+    """By how much rows with residuals ``e`` are on the linear side of their loss, and the bound of v there."""
+    # an infinite bound is never reached
+    above = np.where(np.isfinite(box.upper), e - box.curvature * np.nan_to_num(box.upper), -np.inf)
+    below = np.where(np.isfinite(box.lower), box.curvature * np.nan_to_num(box.lower) - e, -np.inf)
     return np.maximum(above, below).min(axis=1), np.where(above >= below, box.upper, box.lower)
 
 

@@ -1,8 +1,8 @@
 r"""Data on a line: one column, or rows :math:`x_i = o + c_i a` of any dimension (004 Cor. 3.4).
 
 With free hidden biases a neuron :math:`(u^T x + b)_+` sees :math:`c_i \, u^T a` and a bias that takes up
-:math:`u^T o`; only the part of u along a acts, and any other part costs without acting. Training is thus one-dimensional
-in the coordinates :math:`c_i \|a\|`, for a line through the origin or not.
+:math:`u^T o`; only the part of u along a acts, and any other part costs without acting. Training is thus
+one-dimensional in the coordinates :math:`c_i \|a\|`, for a line through the origin or not.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ That no other kinks are needed shows in the dual,
 .. math:: \max_V \; -L^*(-V) \quad \text{s.t.} \quad 1^T V = 0, \quad \Big\|\sum_i v_i (x_i - t)_+\Big\| \le \beta,
           \quad \Big\|\sum_i v_i (t - x_i)_+\Big\| \le \beta \quad \text{for all } t:
 
-as functions of t the two sums are linear between neighbouring data points, hence their norms convex there and largest at
-data points; beyond the data they are zero or, as :math:`1^T V = 0`, constant. So the largest value of the dual
+as functions of t the two sums are linear between neighbouring data points, hence their norms convex there and largest
+at data points; beyond the data they are zero or, as :math:`1^T V = 0`, constant. So the largest value of the dual
 constraint over *all* neurons is a maximum over n numbers, found exactly by two cumulative sums.
 
 **The norm as one of functions.** Let the spline have slopes :math:`d_1, \dots, d_{N-1}` between the data points and

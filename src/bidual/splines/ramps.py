@@ -94,9 +94,9 @@ def _cost(delta: FloatArray, slope: FloatArray, left: FloatArray) -> float:
 def _one_sided(delta: FloatArray, left: FloatArray) -> FloatArray:
     r"""Another split of the same cost and the same sum of the left parts, with at most C knots split.
 
-    With :math:`c_k = \theta_k \delta_k` for the knots with parallel parts, :math:`\sum_k \theta_k \delta_k` is to stay as
-    it is: as long as more than C of the :math:`\theta_k` are strictly between 0 and 1, there is a direction along which
-    one of them can be moved to 0 or 1 (Caratheodory).
+    With :math:`c_k = \theta_k \delta_k` for the knots with parallel parts, :math:`\sum_k \theta_k \delta_k` is to stay
+    as it is: as long as more than C of the :math:`\theta_k` are strictly between 0 and 1, there is a direction along
+    which one of them can be moved to 0 or 1 (Caratheodory).
     """
     C = delta.shape[1]
     right = delta - left

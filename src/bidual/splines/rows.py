@@ -196,8 +196,8 @@ class BoxRows:
     Y, w : ndarray
     box : DualBox
     settled : ndarray of bool, shape (n,), or None
-        Rows that are taken to be far on one side: their v stays at the bound given by ``bounds``, which makes their loss
-        linear.
+        Rows that are taken to be far on one side: their v stays at the bound given by ``bounds``, which makes their
+        loss linear.
     bounds : ndarray, shape (n, C), or None
     crowded : bool
         Whether many rows are likely to end up at the kink of their loss, as labels do on the plateaus of the spline.

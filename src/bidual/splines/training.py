@@ -14,7 +14,7 @@ from bidual.problem import Problem
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.splines.exact import exact_fit
 from bidual.splines.generation import Generated, generate
-from bidual.splines.line import Line, find_line
+from bidual.splines.line import find_line
 from bidual.splines.problem import SplineProblem
 from bidual.splines.ramps import Ramps, ramps_of
 from bidual.training import Trained, distinct_rows
