@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,8 @@ class LabelScores(ClassifierMixin):
     loss_: Loss
     classes_: Array
     class_weight: dict[Any, float] | str | None
-
-    @abstractmethod
-    def _outputs(self, X: Array) -> FloatArray:
-        """Network outputs ``(n, C)`` for new rows."""
+    #: Network outputs ``(n, C)`` for new rows; the estimator has it.
+    _outputs: Callable[[Array], FloatArray]
 
     def _weigh(self, X: Array, y: Array, sample_weight: Array | None) -> Array | None:
         """Sample weights times class weights."""

@@ -58,11 +58,13 @@ class Ramps:
         )
 
 
-def ramps_of(t: FloatArray, g: FloatArray, right: FloatArray, left: FloatArray) -> Ramps:
+def ramps_of(t: FloatArray, g: FloatArray, right: FloatArray, left: FloatArray, spare: float = 0.0) -> Ramps:
     """Few ramps for the spline with knots ``t (K,)``, first value ``g (C,)`` and weights of all ramps ``(K - 1, C)``.
 
     ``right`` belongs to the first K - 1 knots, ``left`` to the last ones. Where a knot has parallel ramps to both
-    sides, they are shifted to one side as far as the line that is left allows.
+    sides, they are shifted to one side as far as the line that is left allows. The smallest ramps are left out as long
+    as their weights sum up to less than ``spare``: by the dual constraint the loss rises by no more than beta times
+    that.
     """
     C = len(g)
     if not len(right):
@@ -82,6 +84,8 @@ def ramps_of(t: FloatArray, g: FloatArray, right: FloatArray, left: FloatArray) 
     size = np.linalg.norm(kappa, axis=1)
     # what is below the rounding of the others, or does nothing over the whole length
     kept = size > 64 * _EPS * max(float(size.sum()), float(np.abs(g).max()) / float(t[-1] - t[0]))
+    order = np.argsort(size)
+    kept[order[np.cumsum(size[order]) <= spare]] = False
     return Ramps(places[kept], side[kept], kappa[kept], float(t[0]), g)
 
 

@@ -62,7 +62,8 @@ def train_spline(
     natural = units.normalise(centred)
     problem = SplineProblem(natural.M[:, 0], natural.Y, w, natural.loss, natural.beta, line.distances(X) / units.inputs)
     found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
-    network = ramps_in_units(problem, found, units, c).network(line)
+    spare = 0.05 * options.tol * found.spline.objective / problem.beta if acting.finite else 0.0
+    network = ramps_in_units(problem, found, units, c, spare).network(line)
     if isinstance(acting, Margin):  # meet the margin exactly, at the cost of what was missing
         least = float((Y * network.forward(X)).min())
         network = network.scaled(1.0 / least) if 0.5 < least < 1.0 else network
@@ -83,12 +84,12 @@ def train_spline(
     return Trained(network, certificate, history, found.n_iter, found.status)
 
 
-def ramps_in_units(problem: SplineProblem, found: Generated, units: Units, c: FloatArray) -> Ramps:
-    """The ramps of a spline, in the units of the data with coordinates ``c``."""
+def ramps_in_units(problem: SplineProblem, found: Generated, units: Units, c: FloatArray, spare: float) -> Ramps:
+    """The ramps of a spline, in the units of the data with coordinates ``c``; see :func:`ramps_of`."""
     spline = found.spline
     chain, scale = spline.chain, units.outputs / units.inputs
     t = c[problem.nodes[spline.knots]]
-    return ramps_of(t, chain.g[0] * units.outputs + units.shift, chain.right * scale, chain.left * scale)
+    return ramps_of(t, chain.g[0] * units.outputs + units.shift, chain.right * scale, chain.left * scale, spare * scale)
 
 
 def _check_fit(c: FloatArray, Y: FloatArray, loss: Loss) -> None:
