@@ -251,7 +251,11 @@ def _embedded(problem: SplineProblem, start: Spline, knots: IntArray) -> Chain:
 
 
 def _spline(problem: SplineProblem, hats: Hats, knots: IntArray, chain: Chain, V: FloatArray | None) -> Spline:
-    """With its objective and dual point (None: the gradient)."""
+    """With its objective and dual point (None: the gradient); its values are those of its ramps."""
+    if len(knots) > 1:
+        slopes = np.cumsum(chain.right, axis=0) - np.cumsum(chain.left[::-1], axis=0)[::-1]
+        rise = np.cumsum(hats.spacing[:, None] * slopes, axis=0)
+        chain = replace(chain, g=chain.g[0] + np.concatenate([np.zeros((1, problem.n_outputs)), rise]))
     F = hats.values(chain.g)
     objective = problem.dense.loss_value(F) + problem.beta * _penalty(chain)
     if V is None:

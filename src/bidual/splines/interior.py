@@ -125,9 +125,11 @@ def solve_chain(
         r_g = rows.residual(g) + balance
         weight = float(right.tau.sum() + left.tau.sum())
         allowed = tol * beta * weight + floor
-        # residuals in units of the objective: slopes cost beta, and gradients sum up to what the ramps see
+        # residuals in units of the objective: values matter as much as the gradients, slopes cost beta, and gradients
+        # sum up to what the ramps see
         seen = np.abs(r_A).sum() + np.abs(r_E).sum() + (0.0 if fixed else np.abs(r_g).sum())
-        error = beta * (np.abs(r_s).sum() + np.abs(r_right).sum() + np.abs(r_left).sum()) + max(1.0, weight) * seen
+        bent = beta * (np.abs(r_right).sum() + np.abs(r_left).sum())
+        error = np.abs(s).max(initial=beta) * np.abs(r_s).sum() + bent + max(1.0, weight) * seen
         if gap <= allowed and error <= allowed:
             solved = True
             break

@@ -63,8 +63,7 @@ def ramps_of(t: FloatArray, g: FloatArray, right: FloatArray, left: FloatArray, 
 
     ``right`` belongs to the first K - 1 knots, ``left`` to the last ones. Where a knot has parallel ramps to both
     sides, they are shifted to one side as far as the line that is left allows. The smallest ramps are left out as long
-    as their weights sum up to less than ``spare``: by the dual constraint the loss rises by no more than beta times
-    that.
+    as their weights sum up to less than ``spare``.
     """
     C = len(g)
     if not len(right):

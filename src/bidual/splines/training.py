@@ -62,7 +62,9 @@ def train_spline(
     natural = units.normalise(centred)
     problem = SplineProblem(natural.M[:, 0], natural.Y, w, natural.loss, natural.beta, line.distances(X) / units.inputs)
     found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
-    spare = 0.05 * options.tol * found.spline.objective / problem.beta if acting.finite else 0.0
+    # ramps that change outputs of order one, and with them the loss, by less than matters
+    effect = max(problem.beta, float(problem.x[-1] - problem.x[0]))
+    spare = 0.05 * options.tol * found.spline.objective / effect if acting.finite else 0.0
     network = ramps_in_units(problem, found, units, c, spare).network(line)
     if isinstance(acting, Margin):  # meet the margin exactly, at the cost of what was missing
         least = float((Y * network.forward(X)).min())
