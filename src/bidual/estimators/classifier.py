@@ -48,6 +48,10 @@ max_neurons, audit, warm_start, random_state, verbose
     n_neurons_, n_iter_ : int
     history_ : list of HistoryEntry
 
+    See Also
+    --------
+    SplineClassifier : One input (or rows on a line) and biases that cost nothing: exact, in time linear in the rows.
+
     Examples
     --------
     >>> import numpy as np

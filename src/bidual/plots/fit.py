@@ -15,7 +15,7 @@ def plot_fit_1d(estimator: Any, X: Array, y: Array, ax: Any = None) -> Any:
 
     Parameters
     ----------
-    estimator : ReLURegressor
+    estimator : ReLURegressor or SplineRegressor
         Fitted on one input and one target.
     X : array of shape (n, 1)
     y : array of shape (n,)
