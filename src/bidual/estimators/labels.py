@@ -37,21 +37,21 @@ class LabelScores(ClassifierMixin):
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
         F = self._outputs(X)
-        return F[:, 0] if F.shape[1] == 1 else F
+        return F[..., 0] if F.shape[-1] == 1 else F
 
     def predict(self, X: Array) -> Array:
         """Labels of the highest score."""
         F = self._outputs(X)
-        codes = (F[:, 0] > 0).astype(int) if F.shape[1] == 1 else F.argmax(axis=1)
+        codes = (F[..., 0] > 0).astype(int) if F.shape[-1] == 1 else F.argmax(axis=-1)
         return self.classes_[codes]
 
     @available_if(lambda self: has_probabilities(self.loss))
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
         F = self._outputs(X)
-        probabilities = self.loss_.probabilities(F)
+        probabilities = self.loss_.probabilities(F.reshape(-1, F.shape[-1]))
         assert probabilities is not None
-        return probabilities
+        return probabilities.reshape(*F.shape[:-1], -1)
 
     @available_if(lambda self: has_probabilities(self.loss))
     def predict_log_proba(self, X: Array) -> FloatArray:

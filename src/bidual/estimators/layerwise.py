@@ -16,7 +16,8 @@ from bidual._typing import Array, FloatArray
 from bidual.architectures import Parallel
 from bidual.estimators.base import BaseReLU, check_number
 from bidual.estimators.certified import Certified
-from bidual.estimators.classifier import ReLUClassifier, _has_probabilities
+from bidual.estimators.classifier import ReLUClassifier
+from bidual.estimators.labels import has_probabilities
 from bidual.estimators.regressor import ReLURegressor
 from bidual.networks.layerwise import LayerwiseNetwork, stage_features
 
@@ -185,7 +186,7 @@ class LayerwiseClassifier(ClassifierMixin, Layerwise):
         features = self._features(X)
         return self.stages_[-1].predict(features)
 
-    @available_if(lambda self: _has_probabilities((self.estimator or self._default()).loss))
+    @available_if(lambda self: has_probabilities((self.estimator or self._default()).loss))
     def predict_proba(self, X: Array) -> FloatArray:
         """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
         features = self._features(X)
