@@ -450,3 +450,33 @@ def test_free_biases_cost_less_than_regularised_ones():
     free = SplineRegressor(beta=0.01).fit(x[:, None], Y[:, 0])
     charged = ReLURegressor(beta=0.01, method="exact").fit(x[:, None], Y[:, 0])
     assert free.objective_ <= charged.objective_ * (1 + 1e-6)
+
+
+def test_certify_judges_networks_with_free_biases():
+    x, Y, _ = data(9, 40, Squared())
+    est = SplineRegressor(beta=0.01).fit(x[:, None], Y[:, 0])
+    assert bidual.certify(est, x[:, None], Y[:, 0], tol=1e-6).gap <= 1e-6
+    net = est.network_
+    worse = TwoLayerNetwork(
+        net.hidden_weights, 0.5 * net.output_weights, net.hidden_bias, net.intercept, free_bias=True
+    )
+    certificate = bidual.certify(worse, x[:, None], Y[:, 0], beta=0.01)
+    assert certificate.objective > est.objective_ > certificate.lower_bound
+    better = bidual.polish(worse, x[:, None], Y[:, 0], beta=0.01)
+    assert better.certificate.objective == pytest.approx(est.objective_, rel=1e-3)
+
+
+def test_pictures():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from bidual.plots import plot_fit_1d, plot_neurons_1d, plot_regions_1d
+
+    x = np.linspace(-1, 1, 21)
+    est = SplineRegressor(beta=0.01).fit(x[:, None], np.abs(x))
+    plot_fit_1d(est, x[:, None], np.abs(x))
+    assert len(plot_neurons_1d(est.network_, x[:, None], np.abs(x)).lines) == est.n_neurons_ + 2
+    classes = np.where(np.abs(x) < 0.5, "in", "out")
+    clf = SplineClassifier(beta=1e-3).fit(x[:, None], classes)
+    assert len(plot_regions_1d(clf, x[:, None], classes).patches) == 3  # out, in, out
+    with pytest.raises(ValueError, match="one input and one output"):
+        plot_neurons_1d(TwoLayerNetwork(np.ones((1, 2)), np.ones((1, 1))), x[:, None])
+    plt.close("all")

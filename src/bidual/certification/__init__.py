@@ -25,7 +25,7 @@ from bidual.networks import GatedNetwork, Network, as_network
 from bidual.problem import Neurons
 from bidual.solvers import Options, gates_of
 from bidual.targets import encode_known
-from bidual.training import TrainingSet
+from bidual.training import Trained, TrainingSet
 from bidual.units import Units
 
 __all__ = ["METHODS", "Improved", "certify", "polish", "verify"]
@@ -62,7 +62,8 @@ def certify(
     r"""Bound how far a network is above the best possible one of its kind and any width.
 
     The network is judged by :math:`\sum_i w_i \ell(f(x_i), y_i) + \tfrac\beta2 (\|W_1\|^2 + \|b_1\|^2 + \|W_2\|^2)`;
-    an output intercept is free.
+    an output intercept is free, and so are the hidden biases of a network with ``free_bias`` (then the rows of X must
+    lie on a line).
 
     Parameters
     ----------
@@ -114,6 +115,8 @@ def certify(
     case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
     if isinstance(case.network, GatedNetwork):
         return certify_gated(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
+    if getattr(case.network, "free_bias", False):
+        return certify_free(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
     from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
 
     search = Search(case, tol, deadline, method, random_state, verbose, began)
@@ -142,6 +145,20 @@ def certify_gated(case: Case, options: Options, improve: bool) -> Certificate | 
     """Fixed gates leave a convex program: train it, and compare."""
     gates = gates_of(case.data.lift.M, case.data.lift.gates(case.network))
     trained = case.data.train("adaptive", replace(options, gates=gates), case.network, activation="gated")
+    return _beside(case, trained, improve)
+
+
+def certify_free(case: Case, options: Options, improve: bool) -> Certificate | Improved:
+    """Free hidden biases on rows on a line leave a convex program too: a spline."""
+    from bidual.splines.training import train_spline
+
+    problem = case.data.problem
+    trained = train_spline(case.data.X, problem.Y, problem.w, loss=problem.loss, beta=problem.beta, options=options)
+    return _beside(case, trained, improve)
+
+
+def _beside(case: Case, trained: Trained, improve: bool) -> Certificate | Improved:
+    """The certificate of a network whose best competitor was trained."""
     objective = case.objective(case.network)
     if improve and trained.certificate.objective < objective:
         return Improved(trained.network, trained.certificate)

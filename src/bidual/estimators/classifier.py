@@ -52,6 +52,10 @@ class ReLUClassifier(LabelScores, BaseReLU):
     n_neurons_, n_iter_ : int
     history_ : list of HistoryEntry
 
+    See Also
+    --------
+    SplineClassifier : One input (or rows on a line) and biases that cost nothing: exact, in time linear in the rows.
+
     Examples
     --------
     >>> import numpy as np

@@ -102,6 +102,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     See Also
     --------
     ReLUClassifier : The same for classes.
+    SplineRegressor : One input (or rows on a line) and biases that cost nothing: exact, in time linear in the rows.
 
     Notes
     -----

@@ -13,6 +13,7 @@ from bidual.plots.neurons import DecisionDisplay, NeuronsDisplay
 from bidual.plots.path import PathDisplay
 from bidual.plots.rank import plot_ranks
 from bidual.plots.runs import RunsDisplay
+from bidual.plots.spline import plot_neurons_1d, plot_regions_1d
 from bidual.plots.widths import plot_gap_by_width
 
 __all__ = [
@@ -25,8 +26,10 @@ __all__ = [
     "plot_filters",
     "plot_fit_1d",
     "plot_gap_by_width",
+    "plot_neurons_1d",
     "plot_polar",
     "plot_ranks",
     "plot_rectified_ellipsoid",
+    "plot_regions_1d",
     "plot_singular_similarity",
 ]
