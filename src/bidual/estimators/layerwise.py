@@ -19,6 +19,7 @@ from bidual.estimators.certified import Certified
 from bidual.estimators.classifier import ReLUClassifier, _has_probabilities
 from bidual.estimators.regressor import ReLURegressor
 from bidual.networks.layerwise import LayerwiseNetwork, stage_features
+from bidual.progress import note
 
 
 class Layerwise(Certified):
@@ -81,9 +82,7 @@ class Layerwise(Certified):
                 since, best = (0, score) if score > best else (since + 1, best)
             if self.verbose:
                 said = f"  validation score {self.validation_scores_[-1]:.4f}" if watched is not None else ""
-                print(
-                    f"bidual: stage {stage}  objective {model.objective_:.6g}  gap {model.gap_:.1e}{said}", flush=True
-                )
+                note(f"stage {stage}  objective {model.objective_:.6g}  gap {model.gap_:.1e}{said}")
             # a stage that found nothing to learn has no features to offer
             if since > self.patience - 1 or model.n_neurons_ == 0 or stage == self.n_stages:
                 break
