@@ -23,6 +23,8 @@ from bidual.networks import (
     as_network,
     from_onnx,
 )
+from bidual.networks.layerwise import LayerwiseNetwork
+from bidual.networks.parallel import ParallelNetwork
 
 pytest.importorskip("onnx", reason="ONNX is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -46,6 +48,13 @@ def network(kind, d=3, m=4, C=2, bias=True, rng=RNG):
     if kind == "deep":
         layers = [n(size=(3, m)), n(size=(m, 5)), n(size=(5, C))]
         return DeepNetwork(layers, [maybe(m), None, maybe(C)], whitening=n(size=(d, 3)), whitening_bias=maybe(3))
+    if kind == "parallel":
+        layers = [n(size=(6, d, m)), n(size=(6, m, 2)), n(size=(6, 2, C))]
+        return ParallelNetwork(layers, maybe(6, m), maybe(C))
+    if kind == "layerwise":
+        first = network("parallel", d, m, C, bias, rng)
+        second = network("two_layer", 12 + d * bias, m, C, bias, rng)
+        return LayerwiseNetwork([first, second, network("two_layer", m + d * bias, 3, C, bias, rng)], passthrough=bias)
     position = kind.removeprefix("batch_norm_")
     norm = np.abs(n(size=m)) + 0.1
     return BatchNormNetwork(
@@ -53,7 +62,7 @@ def network(kind, d=3, m=4, C=2, bias=True, rng=RNG):
     )
 
 
-KINDS = ["two_layer", "gated", "deep", "batch_norm_before", "batch_norm_after"]
+KINDS = ["two_layer", "gated", "deep", "batch_norm_before", "batch_norm_after", "parallel", "layerwise"]
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -15,6 +15,7 @@ from bidual._typing import Array
 from bidual.estimators.base import check_number
 from bidual.filter_bank import FilterBank, PatchGrid, draw_patches, normalise, zca
 from bidual.geometry import extreme_points
+from bidual.progress import note
 
 #: Patches from which the whitening is estimated, if there are not more filters.
 _WHITENING_PATCHES = 10_000
@@ -190,7 +191,7 @@ class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         for rows, features in self._bank.blocks(X):
             out[rows] = features
             if self.verbose and (now := time.perf_counter()) - reported > _REPORT:
-                print(f"ConvexRF: {rows.stop} of {len(X)} images, {now - began:.0f} s", flush=True)
+                note(f"{rows.stop} of {len(X)} images, {now - began:.0f} s")
                 reported = now
         return out
 

@@ -27,6 +27,8 @@ from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
+from bidual.networks.layerwise import LayerwiseNetwork
+from bidual.networks.parallel import ParallelNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ def _(network: DeepNetwork, graph: Graph, x: str) -> str:
 @singledispatch
 def hidden(network: Network, graph: Graph, x: str) -> str:
     """Append what stands before the last layer."""
-    raise NotImplementedError(f"ONNX export of {network.kind} networks behind every position is not available")
+    raise NotImplementedError(f"ONNX export of {network.kind} networks as a part of others is not available")
 
 
 @hidden.register
@@ -117,6 +119,35 @@ def _(network: DeepNetwork, graph: Graph, x: str) -> str:
         if network.activation == "relu":
             x = graph.add("Relu", x)
     return x
+
+
+@body.register
+def _(network: ParallelNetwork, graph: Graph, x: str) -> str:
+    return graph.affine(hidden(network, graph, x), network.output_weights, network.intercept)
+
+
+@hidden.register
+def _(network: ParallelNetwork, graph: Graph, x: str) -> str:
+    # branches as a leading axis, (K, n, m), and side by side at the end
+    bias = None if network.hidden_bias is None else network.hidden_bias[:, None, :]
+    z = graph.add(
+        "Relu", graph.affine(graph.add("Unsqueeze", x, graph.constant([0], np.int64)), network.layers[0], bias)
+    )
+    for W in network.layers[1:-1]:
+        z = graph.add("Relu", graph.affine(z, W, None))
+    wide = graph.constant([-1, len(network.output_weights)], np.int64)
+    return graph.add("Reshape", graph.add("Transpose", z, perm=[1, 0, 2]), wide)
+
+
+@body.register
+def _(network: LayerwiseNetwork, graph: Graph, x: str) -> str:
+    now = x
+    for stage in network.stages[:-1]:
+        heads = np.linalg.norm(stage.output_weights, axis=1)  # type: ignore[attr-defined]
+        now = graph.add("Mul", hidden(stage, graph, now), graph.constant(heads))
+        if network.passthrough:
+            now = graph.add("Concat", now, x, axis=1)
+    return body(network.stages[-1], graph, now)
 
 
 @body.register

@@ -14,7 +14,7 @@ from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.certificates.layered import LayeredBounds
 from bidual.losses import Loss
 from bidual.problem import ParallelProblem, SubNetworks
-from bidual.progress import note
+from bidual.progress import closed, note
 from bidual.solvers.adaptive.corrective import Columns, corrected
 from bidual.solvers.adaptive.smoothing import SmoothedLoss
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -201,7 +201,8 @@ class Generation:
         if self.options.verbose:
             note(
                 f"{entry.elapsed:8.2f} s  {len(self.branches):5d} branches  objective {self.objective:.8g}  "
-                f"gap {self.gap:.1e} (before the audit)"
+                f"gap {self.gap:.1e} (before the audit)",
+                closed(self.gap, self.options.tol),
             )
         if (self.gap > NEAR or len(self.history) % 6 == 0) and not self.late():
             self.move(self.started(self.branches, self.pool.take(self.age == 0)))
