@@ -50,7 +50,7 @@ class PairGradient:
         self._direction: tuple[Array, Array] | None = None
         self.L = 0.0
         # Pooled rows belong together; others are taken some at a time, in bounded memory.
-        whole = problem.A is not None
+        whole = type(problem) is not Problem or problem.A is not None
         self._pieces = [slice(None)] if whole else [slice(i, i + PIECE) for i in range(0, len(X), PIECE)]
 
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
@@ -155,7 +155,7 @@ class PairGradient:
             return U.astype(np.float32), A.astype(np.float32), b
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
-            value, gradient, _ = self._gradient(*unpack(x))
+            value, gradient = self._gradient(*unpack(x))
             return value, np.concatenate([np.ravel(g) for g in gradient]).astype(np.float64)
 
         def stop(intermediate_result: OptimizeResult) -> None:
