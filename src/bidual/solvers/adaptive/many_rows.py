@@ -2,7 +2,7 @@ r"""Two-layer ReLU networks with several outputs on many rows.
 
 On tens of thousands of rows the corrective steps of :mod:`bidual.solvers.adaptive.engine` (a convex program in all
 neurons) cost more than they bring; what moves the objective is moving the neurons. So: Adam on small batches of rows
-with a wide network, accelerated gradient steps on all rows until they gain little, then rounds of pricing on all
+with a wide network, quasi-Newton steps on all rows until they gain little, then rounds of pricing on all
 rows, whose violators join the network as small neurons. The bound rests on local search, as in the engine; it is a
 bound on the dual constraint at the network's own residual, and says honestly how much is left.
 """
@@ -29,7 +29,7 @@ from bidual.solvers.interrupt import InterruptFlag
 MANY = 100_000
 #: Rows of a batch, passes over the rows, width, and first rate.
 BATCH, EPOCHS, WIDTH, RATE = 256, 30, 1000, 3e-3
-#: Accelerated steps of a round.
+#: Quasi-Newton steps of a round.
 STEPS = 300
 #: Neurons that may join in a round.
 JOIN = 100
@@ -73,7 +73,7 @@ class _Run:
         pairs = self._start()
         while True:
             # keep time for the bound: without one the network is worth little to a user
-            pairs.nesterov(STEPS, 1e-3, self._until(0.75))
+            pairs.bfgs(STEPS, 1e-4, self._until(0.75))
             self._offer(pairs.result())
             found = self._price()
             self._note()

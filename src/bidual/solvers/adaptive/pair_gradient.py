@@ -50,7 +50,7 @@ class PairGradient:
         self._direction: tuple[Array, Array] | None = None
         self.L = 0.0
         # Pooled rows belong together; others are taken some at a time, in bounded memory.
-        whole = problem.A is not None
+        whole = type(problem) is not Problem or problem.A is not None
         self._pieces = [slice(None)] if whole else [slice(i, i + PIECE) for i in range(0, len(X), PIECE)]
 
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
