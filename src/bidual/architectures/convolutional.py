@@ -66,7 +66,7 @@ class Convolutional(Architecture):
     >>> from bidual import Convolutional, ReLURegressor
     >>> X = np.array([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])
     >>> est = ReLURegressor(1e-3, architecture=Convolutional(2), bias=False).fit(X, [1.0, 1.0, 0.0, 2.0])
-    >>> est.predict([[1.0, 0.0, 0.0, 0.0]]).round(1).tolist(), est.network_.filters.shape[1:]
+    >>> est.predict([[0.0, 0.0, 1.0, 0.0]]).round(1).tolist(), est.network_.filters.shape[1:]
     ([1.0], (2, 1))
     """
 

@@ -70,7 +70,7 @@ class LinearConvRegressor(RegressorMixin, Certified):
     >>> import numpy as np
     >>> from bidual import LinearConvRegressor
     >>> X = np.random.default_rng(0).standard_normal((40, 8))
-    >>> y = X[:, 1:] @ np.ones(7) - X[:, :-1] @ np.ones(7)  # one filter: differences
+    >>> y = (X[:, 1:] - X[:, :-1]) @ np.arange(7)  # one filter: differences
     >>> est = LinearConvRegressor(kernel_size=2, beta=0.1, fit_intercept=False).fit(X, y)
     >>> est.n_neurons_, bool(est.gap_ <= 1e-6)
     (1, True)

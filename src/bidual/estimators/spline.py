@@ -120,7 +120,7 @@ class SplineRegressor(RegressorMixin, BaseSpline):
     --------
     >>> import numpy as np
     >>> from bidual import SplineRegressor
-    >>> x = np.linspace(-1.0, 1.0, 50_000)
+    >>> x = np.linspace(-1.0, 1.0, 50_001)
     >>> est = SplineRegressor(beta=1e-3).fit(x[:, None], np.abs(x))
     >>> est.n_neurons_, est.certificate_.rigorous, bool(est.gap_ < 1e-6)
     (2, True, True)

@@ -45,8 +45,7 @@ from bidual.problem import HeadProblem, Neurons, NormalisedProblem, Problem
 from bidual.progress import closed, note
 from bidual.solvers.adaptive.conic_corrective import corrected_conic
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept
-from bidual.solvers.adaptive.fast_start import output_scale
-from bidual.solvers.adaptive.smoothing import SmoothedLoss
+from bidual.solvers.adaptive.smoothing import SmoothedLoss, output_scale
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.bounding import GlobalBound, global_bound
 from bidual.solvers.finite import dual_point, solve_finite

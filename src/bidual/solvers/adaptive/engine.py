@@ -34,11 +34,11 @@ from bidual.problem import Neurons, Problem
 from bidual.progress import closed, note
 from bidual.solvers.adaptive.conic_corrective import corrected_conic
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept, merged
-from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start, output_scale
+from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start
 from bidual.solvers.adaptive.newton import SmoothedNewton
 from bidual.solvers.adaptive.pair_gradient import PairGradient, pair_start
 from bidual.solvers.adaptive.pricing import Candidates, Pricer, unit_rows
-from bidual.solvers.adaptive.smoothing import SmoothedLoss
+from bidual.solvers.adaptive.smoothing import SmoothedLoss, output_scale
 from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
 from bidual.solvers.reduce import reduce_neurons
 

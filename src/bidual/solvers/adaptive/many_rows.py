@@ -19,9 +19,9 @@ from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.problem import Neurons, Problem
 from bidual.progress import note
 from bidual.solvers.adaptive.corrective import fit_intercept
-from bidual.solvers.adaptive.fast_start import output_scale
 from bidual.solvers.adaptive.pair_gradient import PairGradient
 from bidual.solvers.adaptive.pricing import Candidates, Pricer
+from bidual.solvers.adaptive.smoothing import output_scale
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.interrupt import InterruptFlag
 

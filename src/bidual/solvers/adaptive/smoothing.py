@@ -8,6 +8,15 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.losses import Loss
+from bidual.problem import Problem
+
+
+def output_scale(problem: Problem) -> float:
+    """A typical size of the outputs: one for classes, the spread of the targets otherwise."""
+    if problem.loss.classification:
+        return 1.0
+    centre = problem.w @ problem.Y if problem.fit_intercept else 0.0
+    return float(np.sqrt(problem.w @ ((problem.Y - centre) ** 2).sum(axis=1))) or 1.0
 
 
 class SmoothedLoss(Loss):
