@@ -70,7 +70,7 @@ class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     Attributes
     ----------
-    filters_ : ndarray, shape (filters, height, width, channels)
+    filters_ : ndarray, shape (n_filters, height, width, channels)
         The :math:`u_i`, filters on normalised and whitened patches.
     whitening_ : ndarray, shape (q, q), or None
     n_filters_ : int
