@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation clean
+.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation bench-scale clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -38,6 +38,11 @@ bench-certify: $(READY)
 
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py
+
+# image-size data; about 25 minutes, goes on where it was stopped; DATA is the folder of mnist.npz and cifar10.npz
+DATA ?= data
+bench-scale: $(READY)
+	$(BIN)/python benchmarks/scale.py --data $(DATA)
 
 # torch first and pinned: an unpinned range pulls gigabytes of CUDA packages.
 $(READY): pyproject.toml
