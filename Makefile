@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation docs docs-quick reproduce clean
+.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation bench-scale docs docs-quick reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -38,6 +38,10 @@ bench-certify: $(READY)
 
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py
+
+# image-size data; about 25 minutes, goes on where it was stopped; DATA is the folder of mnist.npz and cifar10.npz
+bench-scale: $(READY)
+	$(BIN)/python benchmarks/scale.py --data $(or $(DATA),data)
 
 # the experiments of the papers at small sizes; DATA=folder with the real data sets
 reproduce: $(READY)
