@@ -247,7 +247,7 @@ def test_other_images_than_those_of_fit_are_refused():
 def test_progress_is_reported(capsys, monkeypatch):
     monkeypatch.setattr("bidual.estimators.convex_rf._REPORT", 0.0)
     ConvexRF(4, patch_size=3, random_state=0, verbose=1).fit_transform(images())
-    assert "ConvexRF: 4 of 4 images" in capsys.readouterr().out
+    assert "4 of 4 images" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("channels", [1, 3])
