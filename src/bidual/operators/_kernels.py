@@ -19,11 +19,13 @@ import numpy as np
 from numba import float32, float64, int32, int64, njit, uint8, void
 
 from bidual._typing import Array
-from bidual.operators._lanes import LANES, add, load, scaled, store, zeros
+from bidual.operators._lanes import LANES, add, load, prefetch, scaled, store, zeros
 
 JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
 #: Features of one pass: the 256 sums stay in the cache.
 TILE = 64
+#: Numbers in a line of the cache.
+LINE = 16
 #: Rows handled together.
 TOGETHER = 8
 
@@ -54,6 +56,16 @@ def bucket_rows(bytes_: Array, starts: Array, order: Array) -> int:
             for k in range(at[b], starts[q, b + 1]):
                 order[k] = n
     return length
+
+
+@njit(inline="always", nogil=True, error_model="numpy")
+def fetch(M: Array, order: Array, i: int, last: int, p: int, first: int, width: int) -> None:
+    """Ask for the rows that come next: they lie anywhere, and waiting for them costs as much as the products."""
+    if i + TOGETHER <= len(order):
+        for k in range(i, i + TOGETHER):
+            row = min(order[k], last) * p + first
+            for f in range(0, width, LINE):
+                prefetch(M, row + f)
 
 
 _SIGNATURES = [
@@ -88,6 +100,7 @@ def outputs(M: Array, W: Array, order: Array, starts: Array, T: Array, p: int, F
                     m6, m7 = min(r6, last) * p + first, min(r7, last) * p + first
                     f0, f1, f2, f3 = load(F, r0 * LANES), load(F, r1 * LANES), load(F, r2 * LANES), load(F, r3 * LANES)
                     f4, f5, f6, f7 = load(F, r4 * LANES), load(F, r5 * LANES), load(F, r6 * LANES), load(F, r7 * LANES)
+                    fetch(M, order, i + TOGETHER, last, p, first, width)
                     for f in range(width):
                         w = load(T, t + f * LANES)
                         f0, f1 = scaled(M, m0 + f, w, f0), scaled(M, m1 + f, w, f1)
@@ -124,6 +137,7 @@ def correlations(M: Array, V: Array, order: Array, starts: Array, T: Array, p: i
                     m6, m7 = min(r6, last) * p + first, min(r7, last) * p + first
                     v0, v1, v2, v3 = load(V, r0 * LANES), load(V, r1 * LANES), load(V, r2 * LANES), load(V, r3 * LANES)
                     v4, v5, v6, v7 = load(V, r4 * LANES), load(V, r5 * LANES), load(V, r6 * LANES), load(V, r7 * LANES)
+                    fetch(M, order, i + TOGETHER, last, p, first, width)
                     for f in range(width):
                         g = load(T, t + f * LANES)
                         g = scaled(M, m1 + f, v1, scaled(M, m0 + f, v0, g))

@@ -98,3 +98,18 @@ def scaled(typing: Any, array: Any, index: Any, vector: Any, total: Any) -> Any:
         return builder.fadd(product, args[3], flags=("contract",))
 
     return total(array, types.intp, vector, total), generate
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of ``array[index]``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i8, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), i8)
+        kind = ir.FunctionType(ir.VoidType(), [i8, i32, i32, i32])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [i8], kind)
+        builder.call(fetch, [address, *(ir.Constant(i32, k) for k in (0, 3, 1))])  # to read, and keep: data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
