@@ -103,6 +103,8 @@ class BaseReLU(Certified):
 
     def _pose(self, X: Array, y: Array, sample_weight: Array | None) -> TrainingSet:
         """The training problem of the arguments of fit."""
+        if large.is_dask(X):
+            raise ValueError("X is a dask array, which only the plain estimators train on: use X.compute()")
         rows, Y, loss, sample_weight = self._checked(X, y, sample_weight)
         return TrainingSet.pose(
             rows,

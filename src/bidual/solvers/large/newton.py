@@ -15,6 +15,7 @@ Woodbury's formula: their Gram matrix is a product of three small ones,
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,8 +92,7 @@ class Preconditioner:
             gram += np.float32(1.0 / free)
         gram *= self.E @ self.E.T
         gram *= self.root[:, None] * self.root
-        gram[np.diag_indices_from(gram)] += np.float32(1.0)
-        self.factor = sl.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+        self.factor = _factor(gram)
 
     def __call__(self, R: Array, r: FloatArray) -> tuple[Array, FloatArray]:
         """Weights and intercept."""
@@ -102,6 +102,17 @@ class Preconditioner:
         V = s[:, None] * self.E
         Z = Z - self.products.correlations(V) / self.ridge
         return Z, z - V.sum(axis=0) / self.free if self.free else z
+
+
+def _factor(gram: Array) -> tuple[Array, bool]:
+    """Cholesky factor of ``I + gram``, or, where single precision loses the identity, of something near."""
+    size = float(gram.diagonal().max(initial=0.0))
+    for lift in (0.0, 1e-6, 1e-5, 1e-4, 1e-3):
+        shifted = gram.copy()
+        shifted[np.diag_indices_from(gram)] += np.float32(1.0 + lift * size)
+        with suppress(np.linalg.LinAlgError):
+            return sl.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+    return np.eye(len(gram), dtype=np.float32), True
 
 
 def newton_direction(
@@ -148,7 +159,10 @@ def newton_direction(
     rz = first = dot((R, r), (Q, q))
     for _ in range(MAX_CG):
         HD, Hd = hessian(D, d)
-        alpha = rz / max(dot((D, d), (HD, Hd)), 1e-300)
+        curvature = dot((D, d), (HD, Hd))
+        if not curvature > 0:  # lost in rounding
+            break
+        alpha = rz / curvature
         Z, z = Z + np.float32(alpha) * D, z + alpha * d
         R, r = R - np.float32(alpha) * HD, r - alpha * Hd
         Q, q = precondition(R, r)

@@ -211,6 +211,10 @@ class _Run:
             seed=seed,
         )
         slope = float(np.einsum("ijk,ijk->i", gradient, Z, dtype=np.float64).sum() + point.g @ z)
+        if not slope < 0:
+            self._adapt(0.0, 0.0)
+            self.stalled += 1
+            return point
         ahead = np.where(used[active, None, None], Wa, -Ga)
         large = norms[active] > VANISHED * norms.max(initial=0.0)
         length = 1.0
