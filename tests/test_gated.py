@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from bidual import GatedNetwork, ReLUClassifier, ReLURegressor, TwoLayerNetwork, load
+from bidual import GatedNetwork, ReLUClassifier, ReLURegressor, ReLURegressorCV, TwoLayerNetwork, load
 from bidual.losses import Absolute, Huber, Logistic, Loss, Softmax, Squared, SquaredHinge
 from bidual.problem import GatedNeurons, Problem
 from bidual.solvers import Options, gates_of, solve_gated
@@ -367,3 +367,17 @@ def test_equal_gates_count_once(data):
     est = ReLURegressor(beta=0.01, activation="gated", gates=np.concatenate([gates, 2 * gates])).fit(X, y)
     assert est.certificate_.n_patterns == 5
     assert len(GatedNeurons(gates, np.zeros((5, 4, 1)), np.zeros(1)).balanced()) == 0
+
+
+def test_folds_are_trained_with_gates_too():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    y = np.abs(X[:, 0]) + 0.1 * rng.standard_normal(60)
+    kw = {"activation": "gated", "n_patterns": 15, "random_state": 0, "tol": 1e-5}
+    chosen = ReLURegressorCV(betas=[0.1, 0.01], cv=2, **kw).fit(X, y)
+    assert isinstance(chosen.network_, GatedNetwork)
+    # two folds of consecutive rows, each on its own
+    for fold, test in enumerate((slice(0, 30), slice(30, 60))):
+        train = np.setdiff1d(np.arange(60), np.arange(60)[test])
+        first = ReLURegressor(beta=0.1, **kw).fit(X[train], y[train])
+        assert chosen.scores_[0, fold] == pytest.approx(first.score(X[test], y[test]), abs=1e-3)

@@ -284,7 +284,9 @@ def beta_grid(
     return np.asarray(top * np.geomspace(1.0, beta_min_ratio, n_betas))
 
 
-def trace(data: TrainingSet, betas: FloatArray, method: str, options: Options) -> SolutionPath:
+def trace(
+    data: TrainingSet, betas: FloatArray, method: str, options: Options, activation: str = "relu"
+) -> SolutionPath:
     """Train at each of the decreasing ``betas``, from the network at the one before."""
     began = time.perf_counter()
     inner = replace(options, verbose=max(0, options.verbose - 1))
@@ -293,10 +295,11 @@ def trace(data: TrainingSet, betas: FloatArray, method: str, options: Options) -
         for beta in betas:
             at_beta = data.at(beta)
             # No neurons while that is optimal; cheap to find out, and once it is not, it never is again.
-            constant = not points or points[-1].network.n_neurons == 0
+            # (Gates without cones may do something where no ReLU can.)
+            constant = activation == "relu" and (not points or points[-1].network.n_neurons == 0)
             point = _no_neurons(at_beta, options.random_state) if constant else None
             if point is None or point.certificate.gap > _CONSTANT_GAP:
-                point = at_beta.train(method, inner, points[-1] if points else None)
+                point = at_beta.train(method, inner, points[-1] if points else None, activation=activation)
             points.append(point)
             if options.verbose:
                 c = point.certificate

@@ -125,7 +125,7 @@ def _fold(
     X_train, X_test, y_train, y_test = (_safe_indexing(a, i) for a in (X, y) for i in (train, test))
     data = estimator._pose(X_train, y_train, None if weight is None else weight[train])
     extra = {} if weight is None or not _takes_weights(scorer) else {"sample_weight": weight[test]}
-    path = trace(data, betas, estimator.method, estimator._options())
+    path = trace(data, betas, estimator.method, estimator._options(), estimator.activation)
     scores = []
     for point in path:
         estimator._adopt(point)
