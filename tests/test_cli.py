@@ -453,7 +453,7 @@ def test_traceback_on_demand():
 def run(*argv, **options):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, "-m", "bidual", *map(str, argv)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False, **options)
 
 
 def test_as_a_process():
@@ -474,7 +474,7 @@ def test_closed_pipe():
     os.close(reader)
     command = [sys.executable, "-m", "bidual", "predict", "m.json", "d.csv"]
     try:
-        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=60, check=False)
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=300, check=False)
     finally:
         os.close(writer)
     assert done.returncode == 1
