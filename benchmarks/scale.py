@@ -30,11 +30,13 @@ Row = dict[str, Any]
 CONSTANT = 0.3
 UNIT = float(np.sqrt(1.0 / CONSTANT**2 + 1.0))
 BETAS = (1e-5, 3e-5, 1e-4)
+#: Kinds of gates, and what the names of their rows end with.
+GATES = {None: "", "trained": ", trained gates"}
 
 INTRODUCTION = """\
 MNIST has 60,000 training rows; CIFAR-10 here 25,000. Rows are centred, rotated to principal axes (`PrincipalAxes`) and
 cut to a rank; beta is for rows of mean square norm one. "gated" is `ReLUClassifier(activation="gated")`: softmax,
-quantile gates, proven gap over networks with these gates. "relu" is `ReLUClassifier()`, whose gap rests on local
+quantile gates or `gates="trained"` (the training is counted), proven gap over networks with these gates. "relu" is `ReLUClassifier()`, whose gap rests on local
 search. Adam: torch, batches of 256, cosine rate, the same objective (weight decay of both layers, hidden biases
 included); objectives are after balancing the layers, which costs nothing. MLP: scikit-learn, 20 epochs, its own
 objective. Memory is the peak of the process, with the libraries (about 0.3 GB) and the data. Compiling is not counted.
@@ -107,7 +109,7 @@ def row_gradient(data: Data, rank: int | None, P: int) -> Row:
     from threadpoolctl import threadpool_limits
 
     from bidual import quantile_gates
-    from bidual.operators.products import ByteProducts, pack_gates
+    from bidual.operators.products import ByteProducts, MatrixProducts, pack_gates
 
     X, _, _, _ = data.axes("mnist", rank)
     X = np.column_stack([X, np.ones(len(X), dtype=np.float32)])[:15_000]
@@ -118,35 +120,51 @@ def row_gradient(data: Data, rank: int | None, P: int) -> Row:
     rng = np.random.default_rng(0)
     W, V = rng.standard_normal((P, p, C)).astype(np.float32), rng.standard_normal((n, C)).astype(np.float32)
     D, flat = np.unpackbits(bits[:2048], axis=1, count=P, bitorder="little").astype(np.float32), W.reshape(P, p * C)
-    products = ByteProducts(X, bits, P)
-    times: dict[str, list[float]] = {"gemm": [], "bytes": []}
+    ways = {"bytes": ByteProducts(X, bits, P), "matrices": MatrixProducts(X, bits, P)}
+    times: dict[str, list[float]] = {"gemm": [], "bytes": [], "matrices": []}
     with threadpool_limits(1):
         for _ in range(7):  # in turn, so that both see the same machine
             began = time.process_time()
             D @ flat
             times["gemm"].append(time.process_time() - began)
-            began = time.process_time()
-            products.outputs(W)
-            products.correlations(V)
-            times["bytes"].append(time.process_time() - began)
+            for way, products in ways.items():
+                began = time.process_time()
+                products.outputs(W)
+                products.correlations(V)
+                times[way].append(time.process_time() - began)
     rate = 2.0 * len(D) * P * p * C / float(np.median(times["gemm"]))
-    ours = float(np.median(times["bytes"]))
-    return {"rank": p - 1, "P": P, "rate": rate / 1e9, "gemm": 4.0 * n * p * P * C / rate, "bytes": ours, "rows": n}
+    measured = {way: float(np.median(times[way])) for way in ways}
+    return {"rank": p - 1, "P": P, "rate": rate / 1e9, "gemm": 4.0 * n * p * P * C / rate, "rows": n} | measured
 
 
-def row_beta(data: Data, P: int, rank: int) -> Row:
+def row_beta(data: Data, P: int, rank: int, gates: str | None) -> Row:
     """The beta of the best accuracy on the last sixth of the training rows."""
     X, y, _, _ = data.axes("mnist", rank)
     cut = 5 * len(X) // 6
     began = time.perf_counter()
-    scores = [gated(P, beta, tol=0.3).fit(X[:cut], y[:cut]).score(X[cut:], y[cut:]) for beta in BETAS]
+    models = [gated(P, beta, tol=0.3, gates=gates).fit(X[:cut], y[:cut]) for beta in BETAS]
+    scores = [model.score(X[cut:], y[cut:]) for model in models]
     return {"beta": BETAS[int(np.argmax(scores))], "scores": scores, "seconds": time.perf_counter() - began}
 
 
-def row_accuracy(data: Data, P: int, rank: int, tol: float, limit: float, beta: float) -> Row:
-    return {"P": P, "rank": rank, "beta": beta} | fitted(
-        gated(P, beta, tol=tol, time_limit=limit), *data.axes("mnist", rank)
-    )
+def row_accuracy(data: Data, P: int, rank: int, tol: float, limit: float, beta: float, gates: str | None) -> Row:
+    model = gated(P, beta, tol=tol, time_limit=limit, gates=gates)
+    return {"P": P, "rank": rank, "beta": beta} | fitted(model, *data.axes("mnist", rank))
+
+
+def row_filters(data: Data, n_filters: int, rank: int, P: int, beta: float) -> Row:
+    """A gated head on convolutional features without labels (`ConvexRF`); the time is that of everything."""
+    from bidual import ConvexRF, PrincipalAxes
+
+    X, y, Xt, yt = data.load("mnist")
+    began = time.perf_counter()
+    bank = ConvexRF(n_filters, cells=3, image_shape=(28, 28), random_state=0).fit(X[:10_000])
+    features = bank.transform(np.asarray(X))
+    axes = PrincipalAxes(rank, constant=CONSTANT).fit(features)
+    before = time.perf_counter() - began
+    Z, Zt = axes.transform(features), axes.transform(bank.transform(np.asarray(Xt)))
+    row = fitted(gated(P, beta, tol=0.1, time_limit=60.0), Z, y, Zt, yt)
+    return {"P": P, "rank": rank, "beta": beta} | row | {"seconds": before + row["seconds"]}
 
 
 def row_gap(data: Data, P: int, tol: float, rows: int | None = None, rank: int = 50) -> Row:
@@ -239,22 +257,27 @@ def row_relu(data: Data, rank: int, beta: float, limit: float) -> Row:
     return {"beta": beta} | fitted(model, *data.axes("mnist", rank))
 
 
-def row_cifar(data: Data, P: int, limit: float) -> Row:
-    return {"P": P, "rank": 215, "beta": 3e-4} | fitted(
-        gated(P, 3e-4, tol=0.1, time_limit=limit), *data.axes("cifar10", 215)
-    )
+def row_cifar(data: Data, P: int, limit: float, gates: str | None) -> Row:
+    model = gated(P, 3e-4, tol=0.1, time_limit=limit, gates=gates)
+    return {"P": P, "rank": 215, "beta": 3e-4} | fitted(model, *data.axes("cifar10", 215))
 
 
 def row_dask(data: Data, workers: int, P: int, tol: float) -> Row:
-    """Workers of one thread each beside as many threads in this process (0: one thread, -2: two)."""
+    """Workers of one thread each, beside as many threads in this process (-1, -2), on the same blocks and gates."""
+    from bidual import quantile_gates
+
     X, y, _, _ = data.axes("mnist", 50)
-    model = gated(P, 1e-4, tol=tol)
-    if workers <= 0:
-        os.environ["OMP_NUM_THREADS"] = str(max(1, -workers))
-        warm_up()
+    model = gated(P, 1e-4, tol=tol, gates=quantile_gates(X[:4096], P, 0))
+
+    def measured(rows: Any, labels: np.ndarray) -> Row:
         began = time.perf_counter()
-        model.fit(X, y)
-        return {"workers": workers, "P": P, "seconds": time.perf_counter() - began, "gap": model.gap_}
+        model.fit(rows, labels)
+        seconds = time.perf_counter() - began
+        return {"workers": workers, "P": P, "seconds": seconds, "gap": model.gap_, "steps": model.n_iter_}
+
+    if workers < 0:
+        warm_up()
+        return measured(X, y)
     import dask.array as da
     from distributed import Client, LocalCluster
 
@@ -266,9 +289,7 @@ def row_dask(data: Data, workers: int, P: int, tol: float) -> Row:
     ):
         gated(8, 0.1, tol=0.5, backend="auto").fit(da.from_array(X[:400], chunks=(200, -1)), np.arange(400) % 5)
         mixed = np.argsort(np.arange(len(X)) % 4, kind="stable")  # the rows of the blocks of the process
-        began = time.perf_counter()
-        model.fit(da.from_array(X[mixed], chunks=(chunk, -1)), y[mixed])
-        return {"workers": workers, "P": P, "seconds": time.perf_counter() - began, "gap": model.gap_}
+        return measured(da.from_array(X[mixed], chunks=(chunk, -1)), y[mixed])
 
 
 def plan(quick: bool, beta: float) -> dict[str, Callable[[Data], Row]]:
@@ -276,10 +297,14 @@ def plan(quick: bool, beta: float) -> dict[str, Callable[[Data], Row]]:
     rows: dict[str, Callable[[Data], Row]] = {}
     for rank, P in ((50, 104), (150, 104), (None, 104), (50, 504)):
         rows[f"gradient rank {rank or 784} P {P}"] = lambda d, rank=rank, P=P: row_gradient(d, rank, P)
-    rows["beta"] = lambda d: row_beta(d, 100 if quick else 500, 50)
-    for P, rank, tol, limit in ((100, 50, 0.05, 60.0), (500, 50, 0.1, 60.0), (2000, 50, 0.3, 280.0)):
-        if not quick or P < 2000:
-            rows[f"gated P {P}"] = lambda d, P=P, r=rank, t=tol, s=limit: row_accuracy(d, P, r, t, s, beta)
+    for gates, end in GATES.items():
+        rows[f"beta{end}"] = lambda d, g=gates: row_beta(d, 100 if quick else 500, 50, g)
+        for P, rank, tol, limit in ((100, 50, 0.05, 60.0), (500, 50, 0.1, 60.0), (2000, 50, 0.3, 280.0)):
+            if not quick or P < 2000:
+                rows[f"gated P {P}{end}"] = lambda d, P=P, r=rank, t=tol, s=limit, g=gates: row_accuracy(
+                    d, P, r, t, s, beta, g
+                )
+    rows["200 filters, gated P 100"] = lambda d: row_filters(d, 200, 100, 100, 1e-4)
     for P, tol in ((100, 1e-2), (500, 5e-2)):
         rows[f"gap P {P}"] = lambda d, P=P, tol=tol: row_gap(d, P, tol)
     for width in (100, 500):
@@ -289,11 +314,12 @@ def plan(quick: bool, beta: float) -> dict[str, Callable[[Data], Row]]:
     rows["relu"] = lambda d: row_relu(d, 50, 1e-4, 40.0 if quick else 120.0)
     rows["mapped"] = lambda d: row_mapped(d, 24 if quick else 100)
     if not quick:
-        rows["CIFAR-10 P 500"] = lambda d: row_cifar(d, 500, 120.0)
+        for gates, end in GATES.items():
+            rows[f"CIFAR-10 P 500{end}"] = lambda d, g=gates: row_cifar(d, 500, 120.0, g)
         for n in (15_000, 30_000):
             rows[f"growth n {n}"] = lambda d, n=n: row_gap(d, 100, 1e-2, n)
         rows["growth rank 150"] = lambda d: row_gap(d, 100, 5e-2, rank=150)
-    for workers in (0, 1, -2, 2):
+    for workers in (-1, 1, -2, 2):
         rows[f"dask {workers}"] = lambda d, w=workers: row_dask(d, w, 100 if quick else 500, 0.1)
     return rows
 
@@ -321,10 +347,11 @@ def report(found: dict[str, Row]) -> str:
     gradients = [r for name, r in found.items() if name.startswith("gradient")]
     text.append(
         table(
-            ["rank", "gates", "GEMM rate", "4npPC operations at this rate", "by bytes of gates", "faster"],
+            ["rank", "gates", "GEMM rate", "4npPC operations at this rate", "matrix products, measured",
+             "by bytes of gates", "faster"],
             [
-                [r["rank"], r["P"], f"{r['rate']:.0f} GFlop/s", f"{r['gemm']:.3f} s", f"{r['bytes']:.3f} s",
-                 f"{r['gemm'] / r['bytes']:.1f} x"]
+                [r["rank"], r["P"], f"{r['rate']:.0f} GFlop/s", f"{r['gemm']:.3f} s", f"{r['matrices']:.3f} s",
+                 f"{r['bytes']:.3f} s", f"{r['gemm'] / r['bytes']:.1f}, {r['matrices'] / r['bytes']:.1f} x"]
                 for r in gradients
             ],
         )
@@ -341,17 +368,19 @@ def report(found: dict[str, Row]) -> str:
              number(r, "objective", ".5f"), number(r, "gap", ".1e"), *times, number(r, "beta", "g")]
         )  # fmt: skip
     text.append(table(columns, lines))
-    if "beta" in found:
-        scores = ", ".join(f"{b:g}: {100 * s:.2f} %" for b, s in zip(BETAS, found["beta"]["scores"], strict=True))
-        text.append(
-            f"\nbeta was chosen on a sixth of the training rows ({scores}; {found['beta']['seconds']:.0f} s).\n"
-        )
+    for name in (f"beta{end}" for end in GATES.values()):
+        if name in found:
+            scores = ", ".join(f"{b:g}: {100 * s:.2f} %" for b, s in zip(BETAS, found[name]["scores"], strict=True))
+            text.append(
+                f"\n{name}: chosen on a sixth of the training rows ({scores}; {found[name]['seconds']:.0f} s).\n"
+            )
     clusters = [r for name, r in found.items() if name.startswith("dask")]
-    labels = {0: "in process, one thread", 1: "one worker", -2: "in process, two threads", 2: "two workers"}
+    labels = {-1: "in process, one thread", 1: "one worker", -2: "in process, two threads", 2: "two workers"}
     text.append("\nRows on a Dask cluster of this machine, P and rank as above:\n")
     text.append(
         table(
-            ["", "seconds", "gap"], [[labels[r["workers"]], f"{r['seconds']:.1f}", f"{r['gap']:.1e}"] for r in clusters]
+            ["", "seconds", "Newton steps", "gap"],
+            [[labels[r["workers"]], f"{r['seconds']:.1f}", r["steps"], f"{r['gap']:.1e}"] for r in clusters],
         )
     )
     return "\n".join(text)
@@ -383,11 +412,16 @@ def main() -> None:
     for name in plan(args.quick, 0.0):
         if name in found or (args.rows and not any(part in name for part in args.rows)):
             continue
-        beta = found["beta"]["beta"] if "beta" in found else 3e-5
+        chosen = "beta, trained gates" if name.endswith("trained gates") else "beta"
+        beta = found[chosen]["beta"] if chosen in found else 3e-5
         command = [sys.executable, __file__, "--measure", name, "--data", str(args.data), "--cache", str(cache)]
         began = time.perf_counter()
+        one_thread = {"OMP_NUM_THREADS": "1"} if name in ("dask -1", "dask 1") else {}
         child = subprocess.run(
-            [*command, "--beta", str(beta), *(["--quick"] if args.quick else [])], stdout=subprocess.PIPE, text=True
+            [*command, "--beta", str(beta), *(["--quick"] if args.quick else [])],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **one_thread},
         )
         if child.returncode:
             print(f"{name}: failed", flush=True)

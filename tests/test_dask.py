@@ -48,6 +48,14 @@ def test_the_network_is_that_of_the_rows_in_one_place(client):
     np.testing.assert_array_equal(far.classes_, near.classes_)
 
 
+def test_gates_are_trained_where_the_rows_are(client):
+    X, y = classes()
+    drawn = ReLUClassifier(backend="numpy", **KW).fit(X, y)
+    far = ReLUClassifier(gates="trained", **KW).fit(da.from_array(X, chunks=(100, 6)), y)
+    assert far.gap_ <= 1e-3
+    assert far.objective_ < drawn.objective_
+
+
 def test_weights_and_unknown_chunks(client):
     X, y = classes()
     weight = np.arange(len(y)) % 3

@@ -225,7 +225,7 @@ def test_the_checkpoint_of_another_problem_is_refused(tmp_path):
     ReLUClassifier(beta=1e-2, checkpoint=path, **KW).fit(X, y)
     with pytest.raises(ValueError, match=r"another problem \(beta differs\)"):
         ReLUClassifier(beta=2e-2, checkpoint=path, **KW).fit(X, y)
-    with pytest.raises(ValueError, match=r"\(X, gates differ\)"):
+    with pytest.raises(ValueError, match=r"\(X differs\)"):
         ReLUClassifier(beta=1e-2, checkpoint=path, **KW).fit(2 * X, y)
     path.write_text("nonsense")
     with pytest.raises(ValueError, match="not a checkpoint"):
@@ -249,6 +249,64 @@ def test_a_warm_start_keeps_the_network():
     assert est.objective_ <= first * (1 + 1e-9)
 
 
+# ---- trained gates ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [120, 1500])  # the ways for few and for many rows are one here
+def test_trained_gates_fit_better_than_drawn_ones(n):
+    X, y = classes(n, 12)
+    drawn = ReLUClassifier(beta=1e-3, backend="numpy", **KW).fit(X, y)
+    trained = ReLUClassifier(beta=1e-3, gates="trained", **KW).fit(X, y)
+    assert trained.objective_ < drawn.objective_
+    assert trained.certificate_.rigorous
+    assert trained.certificate_.n_patterns == 24
+    again = ReLUClassifier(beta=1e-3, gates=trained, activation="gated", tol=1e-3).fit(X, y)
+    assert again.objective_ == pytest.approx(trained.objective_, rel=2e-3)
+
+
+def test_trained_gates_of_other_losses_and_without_biases():
+    X, y = numbers()
+    kw = {**KW, "bias": False, "fit_intercept": False, "gates": "trained"}
+    for loss in ("squared", "huber"):
+        est = ReLURegressor(beta=1e-3, loss=loss, **kw).fit(X, y)
+        assert est.gap_ <= 1e-3
+        assert est.predict(np.zeros((1, 5))) == 0.0
+
+
+def test_trained_gates_do_not_depend_on_units_or_threads(monkeypatch):
+    X, y = numbers()
+    kw = {**KW, "gates": "trained", "bias": False}
+    est = ReLURegressor(beta=1e-2, **kw).fit(X, y)
+    # f(x) of targets y is 8 f(x / 4) of targets 8 y, x / 4
+    other = ReLURegressor(beta=1e-2 * 8 / 4, **kw).fit(X / 4, 8 * y)
+    np.testing.assert_allclose(other.predict(X / 4), 8 * est.predict(X), rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr("bidual.operators.shards.cores", lambda: 1)
+    np.testing.assert_array_equal(ReLURegressor(beta=1e-2, **kw).fit(X, y).predict(X), est.predict(X))
+
+
+def test_a_resumed_fit_has_the_gates_it_had(tmp_path, monkeypatch):
+    X, y = classes()
+    kw = {**KW, "beta": 1e-3, "gates": "trained", "checkpoint": tmp_path / "state.npz"}
+    with pytest.warns(ConvergenceWarning):
+        first = ReLUClassifier(**kw, max_iter=1).fit(X, y)
+
+    def trained(*args, **options):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("bidual.large.trained_gates", trained)
+    resumed = ReLUClassifier(**kw).fit(X, y)
+    assert resumed.objective_ <= first.objective_
+    gates = {row.tobytes() for row in first.network_.gate_vectors()}
+    assert {row.tobytes() for row in resumed.network_.gate_vectors()} <= gates
+
+
+def test_trained_gates_keep_the_time(monkeypatch):
+    X, y = classes(2000, 20, k=8)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        est = ReLUClassifier(beta=1e-4, gates="trained", **{**KW, "tol": 1e-9, "time_limit": 0.0}).fit(X, y)
+    assert est.lower_bound_ <= est.objective_
+
+
 # ---- bad input --------------------------------------------------------------------------------------------
 
 
@@ -259,6 +317,7 @@ def test_a_warm_start_keeps_the_network():
         ({"backend": "numpy", "device": "cuda"}, "is for backend='torch'"),
         ({"activation": "relu", "backend": "numpy"}, "for activation='gated'"),
         ({"backend": "numpy", "beta": 0.0}, "beta > 0"),
+        ({"gates": "random"}, "the only name is 'trained'"),
         ({"backend": "numpy", "loss": "hinge"}, "not smooth"),
         ({"backend": "torch", "device": "nowhere"}, "torch cannot use"),
         ({"backend": "numpy", "gates": np.ones((3, 99))}, "gates must have shape"),

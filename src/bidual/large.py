@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,12 @@ from bidual.operators.sources import LocalSource, Source
 from bidual.problem import GatedNeurons
 from bidual.solvers import Options
 from bidual.solvers.gated.solve import DEFAULT_GATES, require_smooth
+from bidual.solvers.interrupt import InterruptFlag
 from bidual.solvers.large.checkpoint import Checkpoint
 from bidual.solvers.large.gates import ROWS, quantile_gates
 from bidual.solvers.large.problem import LargeProblem
 from bidual.solvers.large.solve import solve_large
+from bidual.solvers.large.trained_gates import TRAINED, trained_gates
 from bidual.training import Trained
 from bidual.units import Units
 
@@ -98,21 +102,50 @@ class LargeTrainingSet:
         """Between networks and neurons; without rows."""
         return TwoLayerLift(np.zeros((0, self.source.shape[1])), self.bias)
 
-    def gates(self, given: Array | Network | None, options: Options, start: GatedNetwork | None) -> FloatArray:
-        """Gate vectors ``(P, p)``: the given ones, or those of ``start`` and new ones across the data."""
-        if given is not None:
+    def gates(
+        self,
+        given: Array | Network | str | None,
+        options: Options,
+        start: GatedNetwork | None,
+        trained: Callable[[int], FloatArray],
+    ) -> FloatArray:
+        """Gate vectors ``(P, p)``: the given ones, or those of ``start`` and new ones, drawn or trained."""
+        if not (given is None or isinstance(given, str)):
             return self.lift.gates(given)
         count = DEFAULT_GATES if options.n_patterns is None else options.n_patterns
         old = np.zeros((0, self.source.shape[1] + self.bias)) if start is None else self.lift.gates(start)
         missing = max(0, count - len(old))
+        if not missing:
+            return old
+        if given == TRAINED:
+            return np.concatenate([old, trained(missing)])
         rng = check_random_state(options.random_state)
         return np.concatenate([old, quantile_gates(self.source.some_rows(ROWS), missing, rng, self.bias)])
+
+    def _trained(
+        self, setting: Setting, beta: float, options: Options, interrupt: InterruptFlag, count: int
+    ) -> FloatArray:
+        """So many gates from a short training."""
+        shards = self.source.shards(self.Y, self.w, setting)
+        try:
+            return trained_gates(
+                shards,
+                (count, setting.gates.shape[1], self.Y.shape[1]),
+                self.source.shape[0],
+                beta=beta,
+                free=self.fit_intercept,
+                seed=int(check_random_state(options.random_state).randint(2**31)),
+                seconds=np.inf if options.time_limit is None else 0.3 * options.time_limit,
+                interrupted=interrupt.is_set,
+            )
+        finally:
+            shards.close()
 
     def train(
         self,
         options: Options,
         *,
-        gates: Array | Network | None = None,
+        gates: Array | Network | str | None = None,
         start: GatedNetwork | None = None,
         backend: str = "auto",
         device: str | None = None,
@@ -127,9 +160,10 @@ class LargeTrainingSet:
         if not np.isfinite(mean_square):
             raise ValueError("X contains NaN, infinity, or entries too large to square in floating point")
         units = Units.of_targets(float(np.sqrt(mean_square)) or 1.0, self.Y, self.w, self.loss, self.fit_intercept)
-        vectors = self.gates(gates, options, start)
+        n, d = self.source.shape
+        beta = self.beta * units.outputs ** (1 - units.power) / units.inputs
         setting = Setting(
-            gates=vectors,
+            gates=np.zeros((0, d + self.bias)),
             loss=units.loss,
             bias=self.bias,
             unit=units.inputs,
@@ -138,26 +172,35 @@ class LargeTrainingSet:
             products=products,
             keep=getattr(self.source, "keep", True),
         )
-        n, d = self.source.shape
-        shards = self.source.shards(self.Y, self.w, setting)
-        problem = LargeProblem(
-            shards=shards,
-            setting=setting,
-            beta=self.beta * units.outputs ** (1 - units.power) / units.inputs,
-            fit_intercept=self.fit_intercept,
-            n_rows=n,
-            n_features=d + self.bias,
-            n_outputs=self.Y.shape[1],
-        )
-        try:
-            solution = solve_large(
-                problem,
-                options,
-                None if start is None else self._weights_of(start, vectors, units),
-                Checkpoint(checkpoint, self._fingerprint(vectors, mean_square, options)),
+        file = Checkpoint(checkpoint, self._fingerprint(gates, mean_square, options))
+        with InterruptFlag() as interrupt:
+            vectors = file.fixed("gates")
+            if vectors is None:
+                vectors = self.gates(gates, options, start, partial(self._trained, setting, beta, options, interrupt))
+            file.keep(gates=vectors)
+            setting = replace(setting, gates=vectors)
+            shards = self.source.shards(self.Y, self.w, setting)
+            problem = LargeProblem(
+                shards=shards,
+                setting=setting,
+                beta=beta,
+                fit_intercept=self.fit_intercept,
+                n_rows=n,
+                n_features=d + self.bias,
+                n_outputs=self.Y.shape[1],
             )
-        finally:
-            shards.close()
+            limit = options.time_limit
+            left = None if limit is None else max(limit - (time.perf_counter() - began), 0.01 * limit)
+            try:
+                solution = solve_large(
+                    problem,
+                    replace(options, time_limit=left),
+                    None if start is None else self._weights_of(start, vectors, units),
+                    file,
+                    interrupt.is_set,
+                )
+            finally:
+                shards.close()
         value, oracle = units.outputs**units.power, units.outputs ** (units.power - 1) * units.inputs
         neurons = GatedNeurons(vectors, solution.W, solution.intercept)
         network = self.lift.recover_gated(neurons.in_units(units.inputs, units.outputs, units.shift))
@@ -192,7 +235,7 @@ class LargeTrainingSet:
                 W[here[row.tobytes()]] += block
         return W, neurons.intercept if self.fit_intercept else np.zeros(self.Y.shape[1])
 
-    def _fingerprint(self, gates: FloatArray, mean_square: float, options: Options) -> dict[str, Any]:
+    def _fingerprint(self, gates: Array | Network | str | None, mean_square: float, options: Options) -> dict[str, Any]:
         """What tells this problem from others."""
 
         def digest(*arrays: Array) -> str:
@@ -203,7 +246,9 @@ class LargeTrainingSet:
             "rows": list(self.source.shape),
             "X": digest(self.source.some_rows(64), np.array([mean_square])),
             "y": digest(self.Y, self.w),
-            "gates": digest(gates),
+            "gates": gates if gates is None or isinstance(gates, str) else digest(self.lift.gates(gates)),
+            "n_patterns": options.n_patterns,
+            "random_state": options.random_state if isinstance(options.random_state, int | np.integer) else None,
             "beta": self.beta,
             "loss": repr(self.loss),
             "bias": self.bias,

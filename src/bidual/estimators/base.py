@@ -21,6 +21,7 @@ from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
+from bidual.solvers.large.trained_gates import TRAINED
 from bidual.targets import check_data
 from bidual.training import Trained, TrainingSet
 
@@ -43,7 +44,7 @@ class BaseReLU(Certified):
         activation: str,
         method: str,
         n_patterns: int | None,
-        gates: Array | Network | BaseReLU | None,
+        gates: Array | Network | BaseReLU | str | None,
         bias: bool,
         fit_intercept: bool,
         tol: float,
@@ -166,7 +167,7 @@ class BaseReLU(Certified):
 
     def _gate_matrix(self, lift: Lift) -> FloatArray | None:
         """Gate vectors ``(P, p)`` from all that ``gates`` may be."""
-        if self.gates is None:
+        if self.gates is None or isinstance(self.gates, str):
             return None
         several = isinstance(self.gates, list | tuple) and any(np.ndim(g) != 1 for g in self.gates)
         sources: Any = self.gates if several else [self.gates]
@@ -190,6 +191,8 @@ class BaseReLU(Certified):
                 f"gates are for activation='gated'; activation={self.activation!r} has none (method='sampled' takes "
                 "their patterns)"
             )
+        if isinstance(self.gates, str) and (self.gates != TRAINED or self.activation != "gated"):
+            raise ValueError(f"gates={self.gates!r}: the only name is {TRAINED!r}, with activation='gated'")
         large.check_parameters(self)
         for name in ("bias", "fit_intercept", "warm_start"):
             if not isinstance(getattr(self, name), bool | np.bool_):

@@ -77,7 +77,7 @@ class ReLUClassifier(LabelScores, BaseReLU):
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
-        gates: Array | Network | BaseReLU | None = None,
+        gates: Array | Network | BaseReLU | str | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-4,

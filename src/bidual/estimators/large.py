@@ -30,7 +30,7 @@ def applies(estimator: BaseReLU, X: Any, y: Any) -> bool:
         raise ValueError("X is a dask array, which activation='gated' trains on: use that, or X.compute()")
     if not suited:
         return False
-    asked = estimator.backend != "auto" or estimator.checkpoint is not None
+    asked = estimator.backend != "auto" or estimator.checkpoint is not None or isinstance(estimator.gates, str)
     return asked or is_dask(X) or _n_rows(X) * _n_outputs(estimator, y) >= MANY
 
 
@@ -86,7 +86,7 @@ def fit(estimator: BaseReLU, X: Any, y: Any, sample_weight: Array | None) -> Non
     start = getattr(estimator, "network_", None) if estimator.warm_start else None
     trained = data.train(
         estimator._options(),
-        gates=estimator._gate_matrix(data.lift),
+        gates=estimator.gates if isinstance(estimator.gates, str) else estimator._gate_matrix(data.lift),
         start=start if isinstance(start, GatedNetwork) else None,
         backend=estimator.backend,
         device=estimator.device,

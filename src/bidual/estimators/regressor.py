@@ -50,11 +50,12 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         variant "cutting_plane_l1" each neuron feeds one output.
     n_patterns : int or None, default=None
         Patterns drawn by "sampled", or gates of "gated"; None means 100.
-    gates : array, Network, estimator or None, default=None
+    gates : array, Network, estimator, "trained" or None, default=None
         Gates of activation="gated": vectors (P, d), or (P, d + 1) with their biases, or a network or fitted estimator
         whose neurons serve (inside a cross-validation give its ``network_``: estimators are cloned unfitted there), or
         a list of such. None draws ``n_patterns`` Gaussian ones (on many rows each is placed at a quantile of the data,
-        see ``backend``). Of gates that agree on all rows the first is used.
+        see ``backend``); "trained" takes those of a ReLU network after a few passes of Adam over the rows, which often
+        generalise better. Of gates that agree on all rows the first is used.
         With method="sampled" their patterns are used, and random ones only if ``n_patterns`` is given too.
     bias : bool, default=True
         Hidden biases, regularised like weights. (Batch normalisation has a shift of its own: see
@@ -129,7 +130,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
-        gates: Array | Network | BaseReLU | None = None,
+        gates: Array | Network | BaseReLU | str | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-4,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from bidual._cores import cores
 from bidual.operators.block import Block
 
 
@@ -45,13 +45,6 @@ class Shards(ABC):
 def added(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     """Sums of the entries."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def cores() -> int:
-    """Cores this process may use; OMP_NUM_THREADS, if set, says how many it should."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available, int(asked)) if asked.isdigit() and int(asked) > 0 else available
 
 
 class LocalShards(Shards):

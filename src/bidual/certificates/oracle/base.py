@@ -9,7 +9,6 @@ Local search finds lower bounds on g; a certificate needs upper bounds, and a pr
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bidual._cores import cores
 from bidual._typing import FloatArray
 from bidual.problem import Problem
 
@@ -30,7 +30,7 @@ INFLATION = 1e-10
 @cache
 def threads() -> ThreadPoolExecutor:
     """Threads for compiled work, one for each core."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="bidual-oracle")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="bidual-oracle")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ threads and get the same numbers whatever the number of threads.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -14,6 +13,7 @@ from typing import Any
 
 from numba import njit
 
+from bidual._cores import cores
 from bidual._typing import Array
 
 # No fastmath: how sums are reordered would depend on whether the code was just compiled or came from the cache.
@@ -22,7 +22,7 @@ JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="bidual")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="bidual")
 
 
 def over_pieces(work: Callable[[int, int], Any], n: int, piece: int) -> None:

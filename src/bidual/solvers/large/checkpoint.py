@@ -32,7 +32,17 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str] | None, problem: dict[str, Any]) -> None:
         self.path = None if path is None else Path(path)
         self.problem = problem
+        self._kept: dict[str, Array] = {}
         self._last = time.perf_counter()
+
+    def keep(self, **arrays: Array) -> None:
+        """Arrays that do not change from now on, to be written with every state."""
+        self._kept.update(arrays)
+
+    def fixed(self, name: str) -> Array | None:
+        """One of these arrays of the run before, if there was one."""
+        stored = self.read()
+        return None if stored is None else stored.get(name)
 
     def read(self) -> dict[str, Any] | None:
         """The stored state, or None if there is none.
@@ -62,7 +72,7 @@ class Checkpoint:
         """Write the state if the last time was long ago."""
         if self.path is None or not (force or time.perf_counter() - self._last > INTERVAL):
             return
-        everything = state()
+        everything = {**self._kept, **state()}
         arrays = {k: v for k, v in everything.items() if isinstance(v, np.ndarray)}
         rest = {k: v for k, v in everything.items() if k not in arrays}
         about = json.dumps({"problem": self.problem, "state": rest})

@@ -26,7 +26,6 @@ from bidual.certificates import relative_gap
 from bidual.operators import block as on
 from bidual.progress import note
 from bidual.solvers.base import HistoryEntry, Options
-from bidual.solvers.interrupt import InterruptFlag
 from bidual.solvers.large.checkpoint import Checkpoint
 from bidual.solvers.large.minibatch import BATCH, epoch, first_state
 from bidual.solvers.large.newton import Sample, newton_direction
@@ -67,11 +66,10 @@ def solve_large(
     options: Options,
     start: tuple[Array, FloatArray] | None = None,
     checkpoint: Checkpoint | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> LargeSolution:
     """Train from ``start`` (weights and intercept), from a checkpoint, or from nothing, until the gap is small."""
-    with InterruptFlag() as interrupt:
-        run = _Run(problem, options, interrupt.is_set, checkpoint or Checkpoint(None, {}))
-        return run.solve(start)
+    return _Run(problem, options, interrupted, checkpoint or Checkpoint(None, {})).solve(start)
 
 
 @dataclass
