@@ -36,10 +36,11 @@ GATES = {None: "", "trained": ", trained gates"}
 INTRODUCTION = """\
 MNIST has 60,000 training rows; CIFAR-10 here 25,000. Rows are centred, rotated to principal axes (`PrincipalAxes`) and
 cut to a rank; beta is for rows of mean square norm one. "gated" is `ReLUClassifier(activation="gated")`: softmax,
-quantile gates or `gates="trained"` (the training is counted), proven gap over networks with these gates. "relu" is `ReLUClassifier()`, whose gap rests on local
-search. Adam: torch, batches of 256, cosine rate, the same objective (weight decay of both layers, hidden biases
-included); objectives are after balancing the layers, which costs nothing. MLP: scikit-learn, 20 epochs, its own
-objective. Memory is the peak of the process, with the libraries (about 0.3 GB) and the data. Compiling is not counted.
+quantile gates or `gates="trained"` (the training is counted), proven gap over networks with these gates. "relu" is
+`ReLUClassifier()`, whose gap rests on local search. Adam: torch, batches of 256, cosine rate, the same objective
+(weight decay of both layers, hidden biases included); objectives are after balancing the layers, which costs nothing.
+MLP: scikit-learn, 20 epochs, its own objective. Memory is the peak of the process, with the libraries (about 0.3 GB)
+and the data. Compiling is not counted.
 """
 
 
