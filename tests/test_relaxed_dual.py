@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bidual import ReLURegressor
-from bidual.certificates import lower_bound
+from bidual import ReLURegressor, certify
+from bidual.certificates import DualBound, lower_bound
 from bidual.certificates.oracle import bound_oracle, relaxed_dual
 from bidual.losses import get_loss
 from bidual.problem import Problem
+from bidual.solvers import solve_adaptive
 
 from .helpers import gaussian_problem
 
@@ -52,3 +54,26 @@ def test_time_is_kept_and_several_outputs_are_refused():
     np.testing.assert_allclose(V, Y[:, :1] / 40, rtol=1e-12)  # there was time for nothing else
     with pytest.raises(ValueError, match="one output"):
         relaxed_dual(Problem(X, None, Y, np.full(40, 1 / 40), get_loss("squared"), 0.01, False), Y / 40)
+
+
+def test_nothing_comes_of_the_zero_point_but_no_error_either():
+    X, Y = np.random.default_rng(0).standard_normal((40, 8)), np.ones((40, 1))
+    problem = Problem(X, None, Y, np.full(40, 1 / 40), get_loss("squared"), 0.01, False)
+    assert not relaxed_dual(problem, np.zeros((40, 1))).any()
+
+
+def test_certify_begins_at_the_network_where_column_generation_found_no_time(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((60, 12))
+    y = np.abs(X[:, 0]) - X[:, 1]
+    est = ReLURegressor(beta=0.05, bias=False, fit_intercept=False, tol=0.1, random_state=0).fit(X, y)
+    usual = solve_adaptive
+
+    def no_time(problem, options):
+        found = usual(problem, options)
+        zero = DualBound(problem.dual_value(np.zeros_like(problem.Y)), np.zeros_like(problem.Y), 0.0, 0.0)
+        return replace(found, bound=zero)
+
+    monkeypatch.setattr("bidual.certification.search.solve_adaptive", no_time)
+    found = certify(est, X, y, beta=0.05, time_limit=1.0, random_state=0)
+    assert found.rigorous
+    assert 0 < found.lower_bound <= est.objective_

@@ -84,12 +84,15 @@ class Search:
         """The most promising first; where the relaxation stays loose, one that suits it."""
         p = self.case.problem
         assert self.better is not None
-        yield self.better.bound.V
+        own = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
+        found = self.better.bound.V
+        if not found.any():  # no time to find one
+            found = own
+        yield found
         if p.n_coefficients == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs"):
             now = time.perf_counter()
-            yield relaxed_dual(p, self.better.bound.V, deadline=now + 0.4 * (self.deadline - now))
-        own = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
-        yield from (own, 0.5 * (own + self.better.bound.V))
+            yield relaxed_dual(p, found, deadline=now + 0.4 * (self.deadline - now))
+        yield from (own, 0.5 * (own + found))
 
     def prove(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""

@@ -145,7 +145,7 @@ class RelaxationSearch:
     def __init__(self, constraint: DualConstraint, u: FloatArray, target: float, rtol: float) -> None:
         self.constraint, self.target, self.rtol = constraint, target, rtol
         self.u, self.value = u, constraint.value(u)
-        self.scale = self.value or float(np.linalg.norm(constraint.G, axis=1) @ constraint.row_norms)
+        self.scale = self.value or float(np.linalg.norm(constraint.G, axis=1) @ constraint.row_norms) or 1.0
         weighted = constraint.G * constraint.row_norms[:, None]
         self.cover = Cover(np.linalg.svd(weighted, full_matrices=False)[2] if constraint.n_outputs > 1 else np.eye(1))
         self.trees: list[SignTree] = []
