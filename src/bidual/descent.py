@@ -19,10 +19,11 @@ from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.paths import _pose
 from bidual.problem import Neurons, Problem
+from bidual.solvers.adam import adam_step
 
 #: Ways to take a step.
 OPTIMISERS = ("adam", "sgd")
-_MOMENTUM, _DECAY, _EPSILON = 0.9, 0.999, 1e-8
+_MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
@@ -164,19 +165,14 @@ def iterate(
         if step == steps:
             return
         rate = learning_rate * 0.5 * (1.0 + np.cos(np.pi * step / steps))
-        for x, g, m, v in zip(
-            parameters, _gradients(problem, parameters, batch_size, rngs), first, second, strict=True
-        ):
+        gradients = _gradients(problem, parameters, batch_size, rngs)
+        if optimiser == "adam":
+            adam_step(parameters, gradients, first, second, rate, step + 1)
+            continue
+        for x, g, m in zip(parameters, gradients, first, strict=True):
             m *= _MOMENTUM
-            if optimiser == "sgd":
-                m += g
-                x -= rate * m
-            else:
-                m += (1 - _MOMENTUM) * g
-                v *= _DECAY
-                v += (1 - _DECAY) * g * g
-                unbiased = m / (1 - _MOMENTUM ** (step + 1))
-                x -= rate * unbiased / (np.sqrt(v / (1 - _DECAY ** (step + 1))) + _EPSILON)
+            m += g
+            x -= rate * m
 
 
 def _objective(problem: Problem, neurons: Neurons) -> float:

@@ -18,6 +18,7 @@ from bidual._typing import Array, FloatArray
 from bidual.certificates import DualBound, lower_bound, relative_gap
 from bidual.problem import Neurons, Problem
 from bidual.progress import note
+from bidual.solvers.adam import adam_step, relu_gradients
 from bidual.solvers.adaptive.corrective import fit_intercept
 from bidual.solvers.adaptive.pair_gradient import PairGradient
 from bidual.solvers.adaptive.pricing import Candidates, Pricer
@@ -185,30 +186,20 @@ def batched_outputs(X: FloatArray, neurons: Neurons, piece: int = 8192) -> Float
 
 def adam_on_batches(pairs: PairGradient, epochs: int, rate: float, rng: np.random.Generator, deadline: float) -> None:
     """Adam on batches of rows, with a rate that falls like a cosine; ``pairs`` then holds the result."""
-    p, loss = pairs.problem, pairs.loss
-    X, beta = pairs.X, np.float32(pairs.beta)
-    n = len(X)
-    n_batches = max(1, round(n / BATCH))
+    p, X = pairs.problem, pairs.X
+    n_batches = max(1, round(len(X) / BATCH))
     x: list[Array] = [np.array(v, dtype=np.float32) for v in pairs.state]
     first, second = [np.zeros_like(v) for v in x], [np.zeros_like(v) for v in x]
     began, step = time.perf_counter(), 0
     done = 0.0
     for _ in range(epochs):
-        order = rng.permutation(n)
+        order = rng.permutation(len(X))
         for index in np.array_split(order, n_batches):
             step += 1
             done = max(step / (epochs * n_batches), (time.perf_counter() - began) / max(deadline - began, 1e-9))
             if done > 1.0:
                 break
-            U, A, b = x
-            rows, w = X[index], p.w[index] / p.w[index].sum()
-            H = np.maximum(rows @ U.T, 0)
-            G = loss.gradient((H @ A + b).astype(np.float64), p.Y[index], w).astype(np.float32)
-            back = (G @ A.T) * (H > 0)
-            gradients = (back.T @ rows + beta * U, H.T @ G + beta * A, G.sum(axis=0) * np.float32(p.fit_intercept))
-            eta = 0.5 * rate * (1 + np.cos(np.pi * done)) * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-            for v, g, m, s in zip(x, gradients, first, second, strict=True):
-                m += np.float32(0.1) * (g - m)
-                s += np.float32(0.001) * (g * g - s)
-                v -= np.float32(eta) * m / (np.sqrt(s) + np.float32(1e-8))
+            w = p.w[index] / p.w[index].sum()
+            gradients = relu_gradients(x, pairs.loss, X[index], p.Y[index], w, pairs.beta, p.fit_intercept)
+            adam_step(x, gradients, first, second, 0.5 * rate * (1 + np.cos(np.pi * done)), step)
     pairs.state = (x[0], x[1], x[2].astype(np.float64))

@@ -16,6 +16,7 @@ from scipy.optimize import OptimizeResult, minimize
 from bidual._typing import Array, FloatArray
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
+from bidual.solvers.adam import adam_step
 
 #: Rows whose hidden layer is in memory at a time.
 PIECE = 8192
@@ -99,17 +100,13 @@ class PairGradient:
 
     def adam(self, steps: int, rate: float = 0.02, deadline: float = np.inf) -> None:
         """Full-batch Adam with a linearly falling rate."""
-        x = list(self.state)
+        x = [v.copy() for v in self.state]
         first, second = [np.zeros_like(v) for v in x], [np.zeros_like(v) for v in x]
         for k in range(1, steps + 1):
             if time.perf_counter() > deadline:
                 break
             _, gradient = self._gradient(*x)
-            step = rate * (1.0 - (k - 1) / steps) * np.sqrt(1 - 0.999**k) / (1 - 0.9**k)
-            for i, g in enumerate(gradient):
-                first[i] += (0.1 * (g - first[i])).astype(g.dtype)
-                second[i] += (0.001 * (g * g - second[i])).astype(g.dtype)
-                x[i] = x[i] - (step * first[i] / (np.sqrt(second[i]) + 1e-12)).astype(g.dtype)
+            adam_step(x, gradient, first, second, rate * (1.0 - (k - 1) / steps), k, epsilon=1e-12)
         self.state = (x[0], x[1], x[2])
 
     def nesterov(self, iterations: int, tol: float = 0.0, deadline: float = np.inf) -> float:

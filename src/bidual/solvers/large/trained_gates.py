@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bidual._typing import Array, FloatArray
+from bidual._typing import FloatArray
 from bidual.operators.block import Block
 from bidual.operators.shards import Shards
+from bidual.solvers.adam import adam_step, relu_gradients
 from bidual.solvers.large.minibatch import BATCH
 
 #: The value of ``gates`` that asks for these.
@@ -26,7 +27,6 @@ TRAINED = "trained"
 EPOCHS, MOST_EPOCHS, STEPS, RATE = 8, 100, 1000, 1e-2
 #: Size of the first hidden weights; rows have mean square norm one.
 SIZE = 0.1
-_FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
 
 #: Hidden weights (P, p), output weights (P, C), intercept (C,), their means and mean squares, number of steps.
 State = tuple[Any, ...]
@@ -81,21 +81,12 @@ def relu_epoch(
     """One pass of Adam over the rows of a block, in random order; ``rates`` are those of its beginning and end."""
     x, first, second = ([v.copy() for v in state[i : i + 3]] for i in (0, 3, 6))
     step = int(state[9])
-    loss, decay = block.setting.loss, np.float32(beta)
     rng = np.random.default_rng([seed, turn])
     batches = np.array_split(rng.permutation(len(block)), max(1, round(len(block) / BATCH)))
     for k, index in enumerate(batches):
         step += 1
         rate = rates[0] + (turn + k / len(batches)) / n_turns * (rates[1] - rates[0])
-        U, A, b = x
         rows, w = block.rows(np.float32, index), block.w[index] / block.w[index].sum()
-        H = np.maximum(rows @ U.T, 0)
-        V = loss.gradient((H @ A + b).astype(np.float64), block.Y[index], w).astype(np.float32)
-        back: Array = (V @ A.T) * (H > 0)
-        gradients = (back.T @ rows + decay * U, H.T @ V + decay * A, V.sum(axis=0) * np.float32(free))
-        eta = np.float32(rate * np.sqrt(1 - _SECOND**step) / (1 - _FIRST**step))
-        for v, g, m, s in zip(x, gradients, first, second, strict=True):
-            m += np.float32(1 - _FIRST) * (g - m)
-            s += np.float32(1 - _SECOND) * (g * g - s)
-            v -= eta * m / (np.sqrt(s) + np.float32(_EPSILON))
+        gradients = relu_gradients(x, block.setting.loss, rows, block.Y[index], w, beta, free)
+        adam_step(x, gradients, first, second, rate, step)
     return (*x, *first, *second, step)
