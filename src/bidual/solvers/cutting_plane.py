@@ -43,7 +43,7 @@ from bidual.geometry.spike_free import SpikeFree, is_spike_free
 from bidual.losses import Loss
 from bidual.problem import HeadProblem, Neurons, NormalisedProblem, Problem
 from bidual.progress import closed, note
-from bidual.solvers.adaptive.conic_corrective import corrected_conic
+from bidual.solvers.adaptive.box_corrective import corrected_on_box
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept
 from bidual.solvers.adaptive.smoothing import SmoothedLoss, output_scale
 from bidual.solvers.base import HistoryEntry, Options, Solution
@@ -218,7 +218,7 @@ class _CuttingPlanes:
     def _correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
         """The best magnitudes of the neurons so far (004 Algorithm 1, step 5)."""
         tol = 1e-3 * self.options.tol
-        step = corrected_conic(self.problem, self.epsilon, atoms, tol) if self.epsilon and len(atoms) else None
+        step = corrected_on_box(self.problem, self.epsilon, atoms, tol) if self.epsilon and len(atoms) else None
         return corrected(self.problem, self.loss, atoms, t, steps=30, tol=tol) if step is None else step
 
     def _sharpen(self) -> None:

@@ -52,17 +52,17 @@ def nonnegative_quadratic(Q: FloatArray, q: FloatArray, t: FloatArray, tol: floa
             break
         dt = cho_solve(factor, -residual - s, check_finite=False)
         ds = -s - s / t * dt
-        a_t, a_s = _longest(t, dt), _longest(s, ds)
+        a_t, a_s = longest_step(t, dt), longest_step(s, ds)
         sigma = (float((t + a_t * dt) @ (s + a_s * ds)) / m / mu) ** 3
         target = (sigma * mu - dt * ds) / t
         dt = cho_solve(factor, -residual - s + target, check_finite=False)
         ds = -s + target - s / t * dt
-        a = 0.995 * min(_longest(t, dt), _longest(s, ds))
+        a = 0.995 * min(longest_step(t, dt), longest_step(s, ds))
         t, s = np.maximum(t + a * dt, 1e-200), np.maximum(s + a * ds, 1e-200)
     return np.asarray(np.where(t * scale > s * float(t.max()) * 1e-3, t, 0.0) * size)
 
 
-def _longest(x: FloatArray, step: FloatArray) -> float:
+def longest_step(x: FloatArray, step: FloatArray) -> float:
     """The longest step, at most one, that keeps x non-negative."""
     down = step < 0
     return float((x[down] / -step[down]).min(initial=1.0))

@@ -32,7 +32,7 @@ from bidual.certificates.proving import prove
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.progress import closed, note
-from bidual.solvers.adaptive.conic_corrective import corrected_conic
+from bidual.solvers.adaptive.box_corrective import corrected_on_box
 from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept, merged
 from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start
 from bidual.solvers.adaptive.newton import SmoothedNewton
@@ -124,9 +124,9 @@ class _Engine:
         return p.loss.dual_point(V, p.Y, p.w, centred=p.fit_intercept)
 
     def correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
-        """The corrective step, as a cone program if the loss has kinks."""
+        """The corrective step, by its dual if the loss has kinks."""
         tol = 0.01 * min(max(self.gap, self.tol), 0.1)
-        step = corrected_conic(self.problem, self.epsilon, atoms, tol) if self.epsilon else None
+        step = corrected_on_box(self.problem, self.epsilon, atoms, tol) if self.epsilon else None
         return corrected(self.problem, self.loss, atoms, t, tol=tol) if step is None else step
 
     def note(self) -> None:
@@ -296,7 +296,8 @@ class _Engine:
         """Follow a loss with kinks by smooth ones, ever closer: the smoothing must not be what limits the gap."""
         if self.epsilon:
             enough = 0.2 * self.tol * self.objective
-            self.epsilon = max(min(0.5 * self.epsilon, 0.5 * self.gap * self.objective), enough)
+            # once the smoothed problem is solved the gap is about epsilon / 2; less smoothing before is only slower
+            self.epsilon = max(min(self.epsilon, 0.5 * self.gap * self.objective), enough)
             self.loss = SmoothedLoss(self.problem.loss, self.epsilon)
 
     def move(self, neurons: Neurons, delta: float) -> Neurons:

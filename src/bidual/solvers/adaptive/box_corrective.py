@@ -1,0 +1,168 @@
+r"""The fully corrective step for losses with kinks, by its dual.
+
+The conjugate of such a loss is linear on a box (:class:`~bidual.losses.base.DualBox`); its Moreau envelope, which keeps
+the dual point from jumping between vertices while cuts arrive, adds :math:`\tfrac\epsilon2 \|v\|^2`. The magnitudes of
+atoms :math:`\Phi_k` of costs :math:`c_k` are then the multipliers of a small quadratic program in :math:`V = -w u`,
+
+.. math:: \min_u \; \sum_i w_i \big( \tfrac{q + \epsilon}2 \|u_i\|^2 + u_i^T y_i \big) \quad \text{s.t.} \quad
+          l \le u \le h, \quad -\langle \Phi_k, w u \rangle \le \beta c_k, \quad \sum_i w_i u_i = 0
+          \text{ if there is an intercept,}
+
+solved by a primal-dual interior point method that stays inside the box and the cuts, so that its point can be used
+whenever it stops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from bidual._typing import FloatArray
+from bidual.problem import Neurons, Problem
+from bidual.solvers.adaptive.corrective import Corrected, longest_step
+
+#: Interior point iterations at most.
+MAX_ITER = 60
+#: Share of the way to the boundary, and what keeps factors positive definite.
+STEP, LIFT = 0.99, 1e-13
+
+
+def corrected_on_box(problem: Problem, epsilon: float, atoms: Neurons, tol: float) -> Corrected | None:
+    """Magnitudes of ``atoms`` (reduced coordinates) for the loss smoothed by ``epsilon``, to a gap below ``tol``.
+
+    The gap is relative. None if the conjugate is not of this form.
+    """
+    Y, w = problem.Y, problem.w
+    box = problem.loss.dual_box(Y)
+    if box is None:
+        return None
+    n, C = Y.shape
+    Phi = problem.contributions(np.maximum(problem.reduced @ atoms.U.T, 0.0), atoms.alpha).reshape(n * C, -1)
+    count = 1.0 / float(w.mean())
+    W = count * np.repeat(w, C)  # of order one
+    price = problem.beta * atoms.costs
+    A = Phi * -(W[:, None] / (count * price))
+    E = W[:, None] * np.tile(np.eye(C), (n, 1)) if problem.fit_intercept else np.zeros((n * C, 0))
+    used = np.flatnonzero(W > 0)
+    program = BoxProgram(
+        curvature=((box.curvature + epsilon) * W)[used],
+        linear=(W * Y.ravel())[used],
+        lower=box.lower.ravel()[used],
+        upper=box.upper.ravel()[used],
+        A=A[used],
+        E=E[used],
+    )
+    u_used, z, b = program.solve(min(0.1 * tol, 1e-6))
+    u = np.zeros(n * C)
+    u[used] = u_used
+    t = z / (count * price)
+    F = (Phi @ t).reshape(n, C) - (b if problem.fit_intercept else 0.0)
+    value = problem.loss_value(F) + float(price @ t)
+    intercept = -b if problem.fit_intercept else np.zeros(C)
+    return Corrected(t, intercept, F, value, V=-w[:, None] * u.reshape(n, C))
+
+
+@dataclass(frozen=True)
+class BoxProgram:
+    r"""Minimise :math:`\tfrac12 u^T \mathrm{diag}(q) u + f^T u` over :math:`l \le u \le h, A^T u \le 1, E^T u = 0`.
+
+    The box has an inside and contains zero, so that small points are feasible.
+    """
+
+    curvature: FloatArray
+    linear: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    A: FloatArray
+    E: FloatArray
+
+    def solve(self, tol: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The point and the multipliers of the cuts and of the equations."""
+        A, E = self.A, self.E
+        u = 0.5 * (self.lower + self.upper)
+        u *= min(1.0, 0.5 / max(float((A.T @ u).max(initial=0.0)), 1e-300))
+        m, N = A.shape[1], len(u)
+        # all inequalities as one stack: cuts, upper bounds, lower bounds
+        s = np.concatenate([1.0 - A.T @ u, self.upper - u, u - self.lower])
+        scale = float((np.abs(self.linear) + self.curvature * np.abs(u)).mean()) or 1.0
+        # the multipliers of the box make up for whatever those of the cuts leave: no residual from the start
+        z = np.full(m, scale * N / (m + N))
+        slope = self.curvature * u + self.linear + A @ z
+        z = np.concatenate([z, np.maximum(-slope, 0.0) + scale, np.maximum(slope, 0.0) + scale])
+        y = np.zeros(E.shape[1])
+
+        def along(step: FloatArray) -> FloatArray:
+            return np.concatenate([A.T @ step, step, -step])
+
+        def back(multipliers: FloatArray) -> FloatArray:
+            return np.asarray(A @ multipliers[:m] + multipliers[m : m + N] - multipliers[m + N :])
+
+        for _ in range(MAX_ITER):
+            mu = float(s @ z) / len(s)
+            residual = self.curvature * u + self.linear + back(z) + E @ y
+            value = abs(float(0.5 * u @ (self.curvature * u) + self.linear @ u))
+            loose = float(np.abs(residual) @ np.abs(u)) + float(np.abs(y) @ np.abs(E.T @ u))
+            if mu * len(s) + loose <= tol * max(value, 1e-12 * scale * N):
+                break
+            try:
+                newton = _Newton(self, z / s)
+            except LinAlgError:  # as exact as floating point allows
+                break
+            du, dy, pull = newton.solve(-(residual - back(z)), -(E.T @ u))
+            ds = -along(du)
+            dz = -z + np.concatenate([pull, -(z / s * ds)[m:]])
+            a = min(longest_step(s, ds), longest_step(z, dz))
+            sigma = (float((s + a * ds) @ (z + a * dz)) / len(s) / mu) ** 3
+            centre = (max(sigma, 1e-6) * mu - ds * dz) / s
+            du, dy, pull = newton.solve(-(residual - back(z) + back(centre)), -(E.T @ u))
+            ds = -along(du)
+            dz = centre - z + np.concatenate([pull, -(z / s * ds)[m:]])
+            a = STEP * min(longest_step(s, ds), longest_step(z, dz))
+            if a < 1e-8:
+                break
+            u, s, z, y = u + a * du, s + a * ds, z + a * dz, y + a * dy
+        cuts = z[:m]
+        return u, np.where(cuts > s[:m] * float(cuts.max(initial=0.0)), cuts, 0.0), y
+
+
+class _Newton:
+    r"""Solves :math:`H x + A p + E y = r, p = D A^T x, E^T x = e`, by the smaller of two Cholesky factors."""
+
+    def __init__(self, program: BoxProgram, weights: FloatArray) -> None:
+        A, self.E = program.A, program.E
+        N, m = A.shape
+        self.A, self.D = A, weights[:m]
+        self.H = program.curvature + weights[m : m + N] + weights[m + N :]
+        self.tall = m < N
+        if self.tall:  # Woodbury
+            B = A / np.sqrt(self.H)[:, None]
+            K = B.T @ B
+            K[np.diag_indices(m)] += 1.0 / self.D
+        else:
+            B = A * np.sqrt(self.D)
+            K = B @ B.T
+            K[np.diag_indices(N)] += self.H
+        K[np.diag_indices(len(K))] *= 1.0 + LIFT
+        self.factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        self.solved_E = np.column_stack([self._inverse(column)[0] for column in self.E.T]) if self.E.size else self.E
+
+    def _inverse(self, r: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """x and p without equations."""
+        if self.tall:  # p first: from x it would lose its digits where D is large
+            p = cho_solve(self.factor, self.A.T @ (r / self.H), check_finite=False)
+            return (r - self.A @ p) / self.H, p
+        x = cho_solve(self.factor, r, check_finite=False)
+        return x, self.D * (self.A.T @ x)
+
+    def solve(self, r: FloatArray, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """x, y and p."""
+        y = e
+        if len(e):
+            y = np.asarray(
+                np.linalg.solve(self.E.T @ self.solved_E, self.E.T @ self._inverse(r)[0] - e), dtype=np.float64
+            )
+            r = r - self.E @ y
+        x, p = self._inverse(r)
+        return x, y, p
