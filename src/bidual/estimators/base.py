@@ -20,6 +20,7 @@ from bidual.estimators import large
 from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
+from bidual.progress import note
 from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
 from bidual.solvers.large.trained_gates import TRAINED
 from bidual.targets import check_data
@@ -130,6 +131,8 @@ class BaseReLU(Certified):
     def _train(self, data: TrainingSet) -> None:
         """Train and set the fitted attributes."""
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
+        if self.verbose and data.X.shape[1:] == (1,):
+            note("one input: SplineRegressor and SplineClassifier solve this with free biases, in moments")
         options = replace(self._options(), gates=self._gates(data.lift))
         self._finish(data.train(self.method, options, start, activation=self.activation))
 
