@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bidual import BatchNorm, ReLURegressor
 from bidual.architectures import truncate
-from bidual.architectures.batch_norm import Whitening
+from bidual.architectures.batch_norm import CentredSVD
 from bidual.implicit import singular_similarity
 from bidual.networks import Network
 from bidual.plots import plot_singular_similarity
@@ -90,7 +90,7 @@ def penalty_form(
 ) -> Network:
     """The convex program on random gates by Adam, with violated cones penalised (000 appendix A), as a network."""
     torch.manual_seed(0)
-    white = Whitening.of(X, np.ones(len(X)), rank)
+    white = CentredSVD.of(X, np.ones(len(X)), rank)
     M = torch.as_tensor(np.column_stack([white.features(X), np.full(len(X), len(X) ** -0.5)]), dtype=torch.float32)
     C, p = Y.shape[1], M.shape[1]
     open_ = (M @ torch.randn(p, gates) >= 0).float()  # (n, P)
@@ -140,7 +140,7 @@ def formula_against_descent(X: Array, labels: Array, seconds: float) -> None:
 def accuracies(X: Array, y: Array, X_test: Array, y_test: Array, beta: float, seconds: float) -> None:
     """Part 2."""
     Y, rank = np.eye(10)[y], 0.95
-    k = len(Whitening.of(X, np.ones(len(X)), rank).sigma)
+    k = len(CentredSVD.of(X, np.ones(len(X)), rank).sigma)
     print(f"\n2. CIFAR-10, {len(X)} training and {len(X_test)} test rows, beta = {beta:g}; truncation keeps k = {k}")
 
     def note(name: str, value: float, F: Array, F_test: Array, began: float, more: str = "") -> None:
@@ -183,7 +183,7 @@ def accuracies(X: Array, y: Array, X_test: Array, y_test: Array, beta: float, se
 def singular_movement(X: Array, labels: Array, beta: float, seconds: float, out: Path) -> None:
     """Part 3: the network itself, and its whitened form: the same network on the features U."""
     Y = np.eye(labels.max() + 1)[labels]
-    white = Whitening.of(X, np.ones(len(X)))
+    white = CentredSVD.of(X, np.ones(len(X)))
     U = np.sqrt(len(X)) * white.features(X)
     curves = {}
     for name, Z, data in (("batch normalisation (9)", X, X), ("whitened (16)", U, None)):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bidual import BatchNorm, BatchNormNetwork, Network, ReLUClassifier, ReLURegressor, beta_max, load, solution_path
-from bidual.architectures.batch_norm import Whitening, truncate
+from bidual.architectures.batch_norm import CentredSVD, truncate
 from bidual.closed_form import ConditionError
 from bidual.implicit import singular_directions, singular_similarity
 from bidual.plots import plot_fit_1d, plot_singular_similarity
@@ -209,7 +209,7 @@ def test_a_fraction_keeps_the_directions_that_explain_so_much_variance():
     share /= share[-1]
     for k in range(4):
         for fraction in (share[k], share[k] - 1e-3):
-            assert len(Whitening.of(X, np.ones(10), float(min(1.0, fraction))).sigma) == k + 1
+            assert len(CentredSVD.of(X, np.ones(10), float(min(1.0, fraction))).sigma) == k + 1
 
 
 # ---- bad input ---------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class BatchNorm(Architecture):
 
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
         counts = np.ones(len(X)) if counts is None else counts
-        whitening = Whitening.of(X, counts, self.rank)
+        whitening = CentredSVD.of(X, counts, self.rank)
         if self.position == "before":
             return BeforeLift(X, whitening)
         return AfterLift(X, whitening, counts, bias=bias, truncate=self.rank is not None)
@@ -89,7 +89,7 @@ def _counts(rank: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Whitening:
+class CentredSVD:
     r"""The SVD :math:`\mathrm{diag}(\sqrt c)(X - 1\mu^T) = Q \Sigma V^T`, truncated to k directions.
 
     Attributes
@@ -108,7 +108,7 @@ class Whitening:
     V: FloatArray
 
     @classmethod
-    def of(cls, X: FloatArray, counts: FloatArray, rank: float | None = None) -> Whitening:
+    def of(cls, X: FloatArray, counts: FloatArray, rank: float | None = None) -> CentredSVD:
         """Whiten rows ``X (n, d)`` that stand for ``counts`` rows each."""
         n = float(counts.sum())
         # a constant column is centred to exact zeros
@@ -149,7 +149,7 @@ def truncate(X: Array, rank: float) -> FloatArray:
     """
     _check_rank(rank)
     X = np.asarray(X, dtype=np.float64)
-    white = Whitening.of(X, np.ones(len(X)), rank)
+    white = CentredSVD.of(X, np.ones(len(X)), rank)
     return (X - white.mean) @ white.V @ white.V.T + white.mean
 
 
@@ -171,7 +171,7 @@ class BeforeLift(Lift):
     Weights s on M are :math:`w = V \Sigma^{-1} s_{1:k}`, :math:`\gamma = \|s_{1:k}\|` and the shift :math:`s_{k+1}`.
     """
 
-    def __init__(self, X: FloatArray, whitening: Whitening) -> None:
+    def __init__(self, X: FloatArray, whitening: CentredSVD) -> None:
         self.whitening = whitening
         self.M = np.column_stack([whitening.features(X), np.full(len(X), 1 / np.sqrt(whitening.n))])
 
@@ -212,7 +212,7 @@ class AfterLift(Lift):
 
     problem_type = NormalisedProblem
 
-    def __init__(self, X: FloatArray, whitening: Whitening, counts: FloatArray, *, bias: bool, truncate: bool) -> None:
+    def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray, *, bias: bool, truncate: bool) -> None:
         self.whitening = whitening
         self.w = counts / whitening.n
         self.bias = bias

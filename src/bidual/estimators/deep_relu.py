@@ -6,22 +6,20 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bidual._typing import Array, FloatArray
 from bidual.closed_form.deep_relu import train_classes
 from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
-from bidual.estimators.labels import has_probabilities
+from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, Squared, encode_classes, get_loss
 from bidual.networks import DeepNetwork
 from bidual.targets import encode_labels
 
 
-class DeepReLUClassifier(ClassifierMixin, Certified):
+class DeepReLUClassifier(LabelScores, Certified):
     r"""A deep ReLU network for classes by the closed form for whitened rows: no training (001 Thm 4.3).
 
     .. math:: \min_{W_1, \ldots, W_L} \; \frac1n \sum_i \ell(f(\tilde x_i), y_i)
@@ -115,26 +113,6 @@ class DeepReLUClassifier(ClassifierMixin, Certified):
                 stacklevel=2,
             )
         return self
-
-    def decision_function(self, X: Array) -> FloatArray:
-        """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
-        F = self._outputs(X)
-        if len(self.classes_) > 2:
-            return F
-        return F[:, 0] if F.shape[1] == 1 else F[:, 1] - F[:, 0]
-
-    def predict(self, X: Array) -> Array:
-        """Labels of the highest score."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
-
-    @available_if(lambda self: has_probabilities(self.loss))
-    def predict_proba(self, X: Array) -> FloatArray:
-        """Class probabilities ``(n, K)``: for the logistic and softmax losses only."""
-        F = self._outputs(X)
-        probabilities = self.loss_.probabilities(F)
-        assert probabilities is not None
-        return probabilities
 
     def _outputs(self, X: Array) -> FloatArray:
         check_is_fitted(self, "network_")

@@ -16,7 +16,7 @@ from bidual.losses import Loss, get_loss
 
 
 class LabelScores(ClassifierMixin):
-    """Labels and probabilities from the outputs of a network, one for two classes and K for more."""
+    """Labels and probabilities from the outputs of a network: K of them, or one for two classes."""
 
     loss: str | Loss
     loss_: Loss
@@ -37,6 +37,8 @@ class LabelScores(ClassifierMixin):
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""
         F = self._outputs(X)
+        if F.shape[-1] == 2:  # one score for each of two classes
+            return F[..., 1] - F[..., 0]
         return F[..., 0] if F.shape[-1] == 1 else F
 
     def predict(self, X: Array) -> Array:
