@@ -376,6 +376,7 @@ def test_principal_axes_are_a_rotation():
 ESTIMATORS = [
     ReLUClassifier(beta=1e-2, activation="gated", backend="numpy", n_patterns=10, random_state=0, tol=1e-3),
     ReLURegressor(beta=1e-2, activation="gated", backend="numpy", n_patterns=10, random_state=0, tol=1e-3),
+    ReLUClassifier(beta=1e-2, activation="gated", gates="trained", n_patterns=10, random_state=0, tol=1e-3),
     PrincipalAxes(),
 ]
 
