@@ -11,8 +11,9 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.certificates import Certificate, DualBound, lower_bound, relative_gap, sufficient
-from bidual.certificates.oracle import OracleBound, bound_oracle
+from bidual.certificates.oracle import CONE_RANK, OracleBound, bound_oracle
 from bidual.certificates.oracle.joint import relaxed_dual
+from bidual.certification.blending import Blend
 from bidual.certification.case import Case
 from bidual.networks import Network
 from bidual.problem import Neurons
@@ -83,16 +84,33 @@ class Search:
     def dual_points(self) -> Iterator[FloatArray]:
         """The most promising first; where the relaxation stays loose, one that suits it."""
         p = self.case.problem
-        assert self.better is not None
         own = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
-        found = self.better.bound.V
-        if not found.any():  # no time to find one
-            found = own
-        yield found
-        if p.n_coefficients == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs"):
+        yield self.found
+        if self.relaxes:
             now = time.perf_counter()
-            yield relaxed_dual(p, found, deadline=now + 0.4 * (self.deadline - now))
-        yield from (own, 0.5 * (own + found))
+            yield relaxed_dual(p, self.found, deadline=now + 0.4 * (self.deadline - now))
+        yield from (own, 0.5 * (own + self.found))
+
+    @property
+    def found(self) -> FloatArray:
+        """The dual point of column generation; that of the network if there was no time to find one."""
+        p = self.case.problem
+        assert self.better is not None
+        V = self.better.bound.V
+        return V if V.any() else -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
+
+    @property
+    def relaxes(self) -> bool:
+        """Whether there is a relaxed problem."""
+        p = self.case.problem
+        return p.n_coefficients == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs")
+
+    @property
+    def blends(self) -> bool:
+        """Whether points between the relaxed one and the best one are worth a try."""
+        rank = self.case.problem.reduced.shape[1]
+        branches = self.method == "signs" or (self.method == "auto" and rank > CONE_RANK)
+        return self.relaxes and branches and np.isfinite(self.deadline)
 
     def prove(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
@@ -104,20 +122,33 @@ class Search:
             directions.append(self.better.neurons.U)
         incumbents = np.vstack(directions)
         incumbents = incumbents[np.argsort(-np.linalg.norm(incumbents, axis=1), kind="stable")[:50]]
+        goal = (1.0 - self.tol) * self.lowest
+        if self.blends:
+
+            def easy(until: float) -> FloatArray:
+                return relaxed_dual(p, self.found, deadline=until)
+
+            blend = Blend(p, easy, self.found, goal, 0.1 * self.tol, incumbents)
+            blend.run(self.deadline, self.offer)
+            return
         for raw in self.dual_points():
             V = p.loss.dual_point(raw, p.Y, p.w, centred=p.fit_intercept)
             now = time.perf_counter()
             if self.done or (self.dual is not None and now >= self.deadline):
-                break
+                return
             until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
-            target = sufficient(p, V, (1.0 - self.tol) * self.lowest)
+            target = sufficient(p, V, goal)
             oracle = bound_oracle(
                 p, V, method=self.method, target=target, rtol=0.1 * self.tol, deadline=until, incumbent=incumbents
             )
-            dual = lower_bound(p, V, oracle.value, oracle.bound)
-            self.say(oracle.method, dual.value)
-            if self.dual is None or dual.value > self.dual.value:
-                self.dual, self.oracle, self.V = dual, oracle, raw
+            self.offer(raw, lower_bound(p, V, oracle.value, oracle.bound), oracle)
+
+    def offer(self, V: FloatArray, dual: DualBound, oracle: OracleBound) -> bool:
+        """Keep the bound if it is the best so far; whether it is good enough."""
+        self.say(oracle.method, dual.value)
+        if self.dual is None or dual.value > self.dual.value:
+            self.dual, self.oracle, self.V = dual, oracle, V
+        return self.done
 
     def witness(self) -> FloatArray | None:
         """The neuron that helps the given network most, in the coordinates of M."""

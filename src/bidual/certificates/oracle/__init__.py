@@ -33,12 +33,14 @@ from bidual.certificates.oracle.outputs import RelaxationProof, RelaxationSearch
 from bidual.problem import Problem
 
 __all__ = [
+    "CONE_RANK",
     "METHODS",
     "DualConstraint",
     "LayerProof",
     "OracleBound",
     "PatternProof",
     "Proof",
+    "SignSearch",
     "bound_oracle",
     "proof_from_dict",
     "proof_to_dict",
@@ -46,7 +48,7 @@ __all__ = [
 ]
 
 #: Up to this rank the search over cones beats the relaxation.
-_CONE_RANK = 6
+CONE_RANK = 6
 #: Up to so many activation patterns their enumeration is as quick as anything.
 _FEW = 1000
 
@@ -99,9 +101,13 @@ def _cones(question: _Question) -> _Answer:
 def _relaxation(question: _Question, branch: bool) -> _Answer:
     search = RelaxationSearch(question.constraint, question.u, question.target, question.rtol)
     search.run(question.deadline, branch)
+    return _found(question.constraint, search)
+
+
+def _found(constraint: DualConstraint, search: RelaxationSearch) -> _Answer:
     leaves = sum(len(tree.multipliers()) for tree in search.trees)
     method = "relaxation" if leaves == len(search.trees) else f"relaxation on {leaves} parts of the ball"
-    return _Answer(question.constraint.safe(search.bound), search.u, method, search.proof())
+    return _Answer(constraint.safe(search.bound), search.u, method, search.proof())
 
 
 def _compact(question: _Question) -> _Answer:
@@ -122,7 +128,7 @@ def _auto(question: _Question) -> _Answer:
     question.u = max(question.u, answer.u, key=constraint.value)
     if question.good(answer.bound) or time.perf_counter() >= question.deadline:
         return answer
-    if constraint.rank <= _CONE_RANK:
+    if constraint.rank <= CONE_RANK:
         return min(answer, _cones(question), key=lambda a: a.bound)
     # Branching ends only by luck: not without a deadline.
     return answer if question.deadline == np.inf else min(answer, _signs(question), key=lambda a: a.bound)
@@ -180,19 +186,65 @@ def bound_oracle(
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
-    constraint = DualConstraint.at(problem, V)
-    u = constraint.start(incumbent)
+    question = _ask(problem, V, target, rtol, deadline, incumbent)
+    constraint = question.constraint
     if not len(constraint.X):
-        answer = _Answer(NormProof().evaluate(constraint), u, "no row carries weight", NormProof())
-    else:
-        goal = -np.inf if target is None else (float(target) - constraint.slack) * (1.0 - 2e-10)
-        with threadpool_limits(1, user_api="blas"):
-            answer = METHODS[method](_Question(constraint, goal, float(rtol), deadline, u))
+        return _told(problem, V, constraint, _nothing(question))
+    with threadpool_limits(1, user_api="blas"):
+        return _told(problem, V, constraint, METHODS[method](question))
+
+
+def _nothing(question: _Question) -> _Answer:
+    return _Answer(NormProof().evaluate(question.constraint), question.u, "no row carries weight", NormProof())
+
+
+def _ask(
+    problem: Problem,
+    V: FloatArray,
+    target: float | None,
+    rtol: float,
+    deadline: float,
+    incumbent: FloatArray | None,
+) -> _Question:
+    constraint = DualConstraint.at(problem, V)
+    goal = -np.inf if target is None else (float(target) - constraint.slack) * (1.0 - 2e-10)
+    return _Question(constraint, goal, float(rtol), deadline, constraint.start(incumbent))
+
+
+def _told(problem: Problem, V: FloatArray, constraint: DualConstraint, answer: _Answer) -> OracleBound:
     witness = constraint.basis @ answer.u
     size = float(np.linalg.norm(witness))
     witness = witness / size if size > 0 else witness
     value = float(np.linalg.norm(problem.spread(V).T @ np.maximum(problem.M @ witness, 0.0)))
     return OracleBound(value, answer.bound, witness, answer.method, answer.proof)
+
+
+class SignSearch:
+    """The method "signs" of :func:`bound_oracle`, which may be interrupted and go on; parameters as there."""
+
+    def __init__(
+        self, problem: Problem, V: FloatArray, target: float | None, rtol: float, incumbent: FloatArray | None
+    ) -> None:
+        self.problem, self.V = problem, V
+        self.question = question = _ask(problem, V, target, rtol, np.inf, incumbent)
+        self.search: RelaxationSearch | None = None
+        if len(question.constraint.X):
+            with threadpool_limits(1, user_api="blas"):
+                self.search = RelaxationSearch(question.constraint, question.u, question.target, question.rtol)
+        self.exhausted = self.search is None
+
+    def run(self, deadline: float) -> None:
+        """Go on until then."""
+        if self.search is not None:
+            with threadpool_limits(1, user_api="blas"):
+                self.search.run(deadline)
+            self.exhausted = time.perf_counter() < deadline
+
+    def told(self) -> OracleBound:
+        """What is proven so far."""
+        constraint = self.question.constraint
+        answer = _nothing(self.question) if self.search is None else _found(constraint, self.search)
+        return _told(self.problem, self.V, constraint, answer)
 
 
 _PROOFS: dict[str, type[Proof]] = {

@@ -1,0 +1,129 @@
+r"""Dual points between the best one and the one that is easiest to prove.
+
+At the optimal dual point :math:`V^*` the relaxation of the dual constraint is loose; at the optimum :math:`V_0` of the
+relaxed problem (:func:`~bidual.certificates.oracle.relaxed_dual`) it is tight at once, but the bound is that of
+another point. The dual objective is concave and the constraint convex, so that on the way,
+
+.. math:: V_\lambda = (1 - \lambda) V_0 + \lambda V^*,
+
+the bound that can be proven in a given time has its maximum inside, the closer to :math:`V^*` the more time there is.
+Several :math:`\lambda` are tried in turn, in slices of time; each goes on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bidual._typing import FloatArray
+from bidual.certificates import DualBound, lower_bound, sufficient
+from bidual.certificates.oracle import OracleBound, SignSearch
+from bidual.problem import Problem
+
+#: Share of the time for one slice, and the smallest distance of two points.
+SLICE, NEAR = 0.08, 0.04
+#: A point whose own limit is closer than this share of what is missing has little left to give.
+ENOUGH = 0.15
+#: Slices that a point gets before another one is tried closer to the best.
+PATIENCE = 3
+
+#: Is told what a dual point proves; says whether that is enough.
+Offer = Callable[[FloatArray, DualBound, OracleBound], bool]
+
+
+@dataclass
+class _Arm:
+    share: float
+    search: SignSearch
+    value: float = -np.inf
+    limit: float = np.inf  # what could be proven there at best
+    slices: int = 0
+
+    def done(self, goal: float) -> bool:
+        """Whether there is little left to prove at this point."""
+        return self.search.exhausted or self.limit - self.value < ENOUGH * (goal - self.value)
+
+
+class Blend:
+    """The points between ``easy`` and ``best``.
+
+    Parameters
+    ----------
+    problem : Problem
+    easy : callable
+        Gives the dual point that is easy to prove, when given the moment by which it is wanted.
+    best : ndarray, shape (n, 1)
+        The best dual point.
+    goal : float
+        A lower bound with which to be content.
+    rtol : float
+        Relative accuracy of the dual constraint.
+    incumbents : ndarray, shape (k, p)
+        Directions to start from.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        easy: Callable[[float], FloatArray],
+        best: FloatArray,
+        goal: float,
+        rtol: float,
+        incumbents: FloatArray,
+    ) -> None:
+        self.problem, self.find_easy, self.best = problem, easy, best
+        self.goal, self.rtol, self.incumbents = goal, rtol, incumbents
+        self.arms: list[_Arm] = []
+
+    def run(self, deadline: float, offer: Offer) -> None:
+        """Prove as much as possible until then."""
+        piece = SLICE * (deadline - time.perf_counter())
+        if self._try(1.0, time.perf_counter() + 1.5 * piece, offer) or time.perf_counter() >= deadline:
+            return
+        self.easy = self.find_easy(time.perf_counter() + 2.5 * piece)
+        if self._try(0.0, time.perf_counter() + piece, offer):
+            return
+        following = self._next()
+        while following is not None and time.perf_counter() < deadline:
+            if self._try(following, min(deadline, time.perf_counter() + piece), offer):
+                return
+            following = self._next()
+
+    def _try(self, share: float, until: float, offer: Offer) -> bool:
+        """Go on with a point; whether that is enough."""
+        arm = self._arm(share)
+        arm.search.run(until)
+        told, V = arm.search.told(), arm.search.V
+        dual = lower_bound(self.problem, V, told.value, told.bound)
+        arm.slices += 1
+        arm.value, arm.limit = dual.value, lower_bound(self.problem, V, told.value, told.value).value
+        return offer(V, dual, told)
+
+    def _arm(self, share: float) -> _Arm:
+        for arm in self.arms:
+            if arm.share == share:
+                return arm
+        p = self.problem
+        V = self.best if share == 1.0 else (1.0 - share) * self.easy + share * self.best
+        V = p.loss.dual_point(V, p.Y, p.w, centred=p.fit_intercept)
+        arm = _Arm(share, SignSearch(p, V, sufficient(p, V, self.goal), self.rtol, self.incumbents))
+        self.arms = sorted([*self.arms, arm], key=lambda arm: arm.share)
+        return arm
+
+    def _next(self) -> float | None:
+        """Which point to go on with: the best, or one in the middle between a point that is done and an open one."""
+        k = max(range(len(self.arms)), key=lambda i: self.arms[i].value)
+        best = self.arms[k]
+        if not best.done(self.goal):
+            below = self.arms[k - 1] if k else best
+            if below.done(self.goal) and best.share - below.share > NEAR:
+                return 0.5 * (below.share + best.share)
+            return best.share
+        above = [arm for arm in self.arms[k + 1 :] if not arm.search.exhausted and arm.limit > best.value]
+        if above and (above[0].slices < PATIENCE * (above[0].share < 1.0) or above[0].share - best.share <= NEAR):
+            return above[0].share
+        limit = above[0].share if above else 1.0
+        return 0.5 * (best.share + limit) if limit - best.share > NEAR else None
