@@ -93,6 +93,16 @@ def test_without_atoms_the_intercept_remains(loss):
     assert not len(step.t)
 
 
+def test_neurons_without_weights_stay_out():
+    problem, atoms = posed(0, 11, 5, get_loss("absolute"), True)
+    U = atoms.U.copy()
+    U[2] = 0.0
+    step = corrected_on_box(problem, 1e-3, Neurons(U, atoms.alpha, atoms.intercept), 1e-6)
+    without = corrected_on_box(problem, 1e-3, atoms.take(np.array([0, 1, 3, 4])), 1e-6)
+    assert step.t[2] == 0.0
+    assert step.value == pytest.approx(without.value, rel=1e-6)
+
+
 def test_smooth_losses_are_for_others():
     problem, atoms = posed(0, 10, 5, get_loss("logistic"), True)
     assert corrected_on_box(problem, 0.1, atoms, 1e-6) is None

@@ -43,24 +43,23 @@ def corrected_on_box(problem: Problem, epsilon: float, atoms: Neurons, tol: floa
     count = 1.0 / float(w.mean())
     W = count * np.repeat(w, C)  # of order one
     price = problem.beta * atoms.costs
-    A = Phi * -(W[:, None] / (count * price))
+    rows, alive = np.flatnonzero(W > 0), np.flatnonzero(price > 0)  # a neuron without weights is none
+    A = Phi[np.ix_(rows, alive)] * -(W[rows, None] / (count * price[alive]))
     E = W[:, None] * np.tile(np.eye(C), (n, 1)) if problem.fit_intercept else np.zeros((n * C, 0))
-    used = np.flatnonzero(W > 0)
     program = BoxProgram(
-        curvature=((box.curvature + epsilon) * W)[used],
-        linear=(W * Y.ravel())[used],
-        lower=box.lower.ravel()[used],
-        upper=box.upper.ravel()[used],
-        A=A[used],
-        E=E[used],
+        curvature=((box.curvature + epsilon) * W)[rows],
+        linear=(W * Y.ravel())[rows],
+        lower=box.lower.ravel()[rows],
+        upper=box.upper.ravel()[rows],
+        A=A,
+        E=E[rows],
     )
-    u_used, z, b = program.solve(min(0.1 * tol, 1e-6))
-    u = np.zeros(n * C)
-    u[used] = u_used
-    t = z / (count * price)
-    F = (Phi @ t).reshape(n, C) - (b if problem.fit_intercept else 0.0)
-    value = problem.loss_value(F) + float(price @ t)
+    u, t = np.zeros(n * C), np.zeros(len(atoms))
+    u[rows], z, b = program.solve(min(0.1 * tol, 1e-6))
+    t[alive] = z / (count * price[alive])
     intercept = -b if problem.fit_intercept else np.zeros(C)
+    F = (Phi @ t).reshape(n, C) + intercept
+    value = problem.loss_value(F) + float(price @ t)
     return Corrected(t, intercept, F, value, V=-w[:, None] * u.reshape(n, C))
 
 
