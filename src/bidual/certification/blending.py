@@ -34,7 +34,7 @@ PATIENCE = 3
 Offer = Callable[[FloatArray, DualBound, OracleBound], bool]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Arm:
     share: float
     search: SignSearch
@@ -122,8 +122,12 @@ class Blend:
             if below.done(self.goal) and best.share - below.share > NEAR:
                 return 0.5 * (below.share + best.share)
             return best.share
-        above = [arm for arm in self.arms[k + 1 :] if not arm.search.exhausted and arm.limit > best.value]
-        if above and (above[0].slices < PATIENCE * (above[0].share < 1.0) or above[0].share - best.share <= NEAR):
-            return above[0].share
-        limit = above[0].share if above else 1.0
-        return 0.5 * (best.share + limit) if limit - best.share > NEAR else None
+        if k + 1 == len(self.arms):
+            return None
+        neighbour = self.arms[k + 1]
+        still = [arm for arm in self.arms[k + 1 :] if not arm.search.exhausted and arm.limit > best.value]
+        if neighbour in still and neighbour.share < 1.0 and neighbour.slices < PATIENCE:
+            return neighbour.share
+        if neighbour.share - best.share > NEAR:
+            return 0.5 * (best.share + neighbour.share)
+        return still[0].share if still else None
