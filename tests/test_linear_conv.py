@@ -161,3 +161,22 @@ def test_bad_input_and_early_ends_are_said():
 )
 def test_scikit_learn_check(estimator, check):
     check(estimator)
+
+
+def test_time_limit_and_control_c_return_a_network_with_its_gap(monkeypatch, capsys):
+    from bidual.solvers.interrupt import InterruptFlag
+
+    X, y = RNG.standard_normal((30, 12)), RNG.standard_normal(30)
+    with pytest.warns(ConvergenceWarning, match=r"stopped at time_limit.*raise max_iter or time_limit"):
+        stopped = LinearConvRegressor(4, beta=1e-3, time_limit=0.0).fit(X, y)
+    assert 0 <= stopped.lower_bound_ <= stopped.objective_
+    with pytest.raises(ValueError, match="time_limit"):
+        LinearConvRegressor(4, time_limit=-1.0).fit(X, y)
+    whole = LinearConvRegressor(4, beta=1e-3, verbose=1).fit(X, y)
+    assert "gap" in capsys.readouterr().out
+    presses = iter([False] * 30)
+    monkeypatch.setattr(InterruptFlag, "is_set", lambda self: next(presses, True))
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        early = LinearConvRegressor(4, beta=1e-3).fit(X, y)
+    assert early.n_iter_ < whole.n_iter_
+    assert early.lower_bound_ <= whole.objective_ <= early.objective_ <= stopped.objective_

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeAlias
@@ -83,6 +83,8 @@ class Model:
     certificate : Certificate
     centre, scale : ndarray of shape (d,) or None
         The network sees ``(X - centre) / scale``; None is the raw column.
+    input_shape : tuple of int or None
+        Of a convolutional network: the shape of one sample, whose entries in this order are the columns.
     """
 
     network: Network
@@ -92,9 +94,15 @@ class Model:
     certificate: Certificate
     centre: FloatArray | None = None
     scale: FloatArray | None = None
+    input_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         d, classes = self.network.n_inputs, self.target.classes
+        if self.input_shape is not None:
+            d = prod(self.input_shape)
+            if self.network.output_shape((1, *self.input_shape)) != (1,):
+                raise ValueError("a model predicts one target for each sample: pooling=None has one for every patch")
+            self.network.check_inputs(np.zeros((1, *self.input_shape)))  # raises if the samples do not fit
         if not d == len(self.feature_names) == len(set(self.feature_names)):
             raise ValueError(f"the network has {d} inputs: it needs as many different feature names")
         for name, values, above in (("centre", self.centre, -np.inf), ("scale", self.scale, 0.0)):
@@ -111,7 +119,9 @@ class Model:
             raise ValueError(f"this {type(estimator).__name__} is not fitted yet: call fit first")
         if not hasattr(estimator, "loss_"):
             raise ValueError(f"a model needs a ReLURegressor or ReLUClassifier, got a {type(estimator).__name__}")
-        names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimator.n_features_in_)])
+        shape = getattr(estimator, "sample_shape_", None)
+        d = estimator.n_features_in_ if shape is None else prod(shape)
+        names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(d)])
         classes = getattr(estimator, "classes_", None)
         return cls(
             estimator.network_,
@@ -119,6 +129,7 @@ class Model:
             Target(target, classes=None if classes is None else tuple(classes.tolist())),
             Training.of(estimator, n_rows),
             estimator.certificate_,
+            input_shape=shape,
         )
 
     @property
@@ -127,18 +138,23 @@ class Model:
         return "regression" if self.target.classes is None else "classification"
 
     def transform(self, X: Any) -> FloatArray:
-        """Raw columns as inputs of the network: an array in the order of ``feature_names``, or a DataFrame by name."""
+        """Raw columns as inputs of the network: an array in the order of ``feature_names``, or a DataFrame by name.
+
+        Of a convolutional network also samples in their shape.
+        """
         if hasattr(X, "columns"):
             if missing := [name for name in self.feature_names if name not in X.columns]:
                 raise ValueError(f"X lacks the columns {', '.join(map(repr, missing))}")
             X = X[list(self.feature_names)]
         X, d = np.asarray(X, dtype=np.float64), len(self.feature_names)
+        if self.input_shape is not None and X.shape[1:] == self.input_shape:
+            X = X.reshape(len(X), d)
         if X.ndim != 2 or X.shape[1] != d:
             raise ValueError(f"X must have shape (n, {d}), got {X.shape}")
         X = (X - (0.0 if self.centre is None else self.centre)) / (1.0 if self.scale is None else self.scale)
         if not np.isfinite(X).all():
             raise ValueError("X contains NaN or infinity")
-        return X
+        return X if self.input_shape is None else X.reshape(len(X), *self.input_shape)
 
     def encode_target(self, y: Array | Sequence[Any]) -> FloatArray:
         """Raw targets as the ``(n, C)`` array the loss works on."""
@@ -213,6 +229,7 @@ class Model:
             "feature_names": list(self.feature_names),
             "centre": None if self.centre is None else self.centre.tolist(),
             "scale": None if self.scale is None else self.scale.tolist(),
+            "input_shape": None if self.input_shape is None else list(self.input_shape),
             "target": asdict(self.target),
             "training": {**vars(self.training), "loss": self.training.loss.to_dict()},
             "certificate": self.certificate.without_evidence().to_dict(),
@@ -223,6 +240,7 @@ class Model:
         """Inverse of :meth:`to_dict`."""
         target, training = data["target"], data["training"]
         centre, scale, classes = data["centre"], data["scale"], target["classes"]
+        shape = data.get("input_shape")  # older files have none
         return cls(
             network=Network.from_dict(data["network"]),
             feature_names=tuple(data["feature_names"]),
@@ -231,10 +249,13 @@ class Model:
             certificate=Certificate.from_dict(data["certificate"]),
             centre=None if centre is None else np.array(centre, dtype=np.float64),
             scale=None if scale is None else np.array(scale, dtype=np.float64),
+            input_shape=None if shape is None else tuple(int(k) for k in shape),
         )
 
     def to_onnx(self, path: str | os.PathLike[str], dtype: str = "float64") -> Path:
         """Write the model to an ONNX file that takes raw columns, in the order of ``feature_names``.
+
+        That of a convolutional network takes samples in their shape, ``(n, *input_shape)``.
 
         Outputs are ``prediction (n,)`` (values or labels), ``scores (n, C)`` and, where the loss has them,
         ``probabilities (n, K)``.

@@ -57,6 +57,11 @@ class ConeBounds:
             self.values = np.minimum(self.values, known)
         self._exact = np.zeros(self.values.shape, dtype=bool)
 
+    @property
+    def gradients(self) -> FloatArray:
+        """The gradients of all blocks, ``(2 C P, r)``."""
+        return self._gradients.reshape(-1, self._gradients.shape[-1])
+
     def maximum(self) -> float:
         """The largest value, exact: tightens the largest bound until it is attained."""
         attained = 0.0

@@ -113,7 +113,7 @@ def certify(
     began = time.perf_counter()
     deadline = np.inf if time_limit is None else began + float(time_limit)
     case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
-    if isinstance(case.network, GatedNetwork):
+    if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
         return certify_gated(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
     if getattr(case.network, "free_bias", False):
         return certify_free(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,8 @@ def _data(args: argparse.Namespace, model: Any, table: Table) -> tuple[Array, Ar
     table.require(apart)
     features = own.feature_names if own else tuple(c for c in table.names if c not in apart)
     X = table.matrix(features)
+    if own is None and table.shape is not None and len(features) == prod(table.shape):
+        X = X.reshape(len(X), *table.shape)
     if own is not None and own.target.classes is not None:
         y = np.array(table.labels_like(name, own.target.classes))
     elif isinstance(model, BaseEstimator) and is_classifier(model):

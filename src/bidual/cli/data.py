@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ GATES: tuple[Argument, ...] = (
 
 @dataclass(frozen=True)
 class Data:
-    """A table made ready: raw columns, targets, and how they are scaled."""
+    """A table made ready: raw columns, targets, how they are scaled, and the shape of a sample that is a tensor."""
 
     table: Table
     features: tuple[str, ...]
@@ -58,6 +59,7 @@ class Data:
     weights: FloatArray | None
     target: Target
     scaling: tuple[FloatArray, FloatArray] | None
+    shape: tuple[int, ...] | None
 
     @classmethod
     def read(cls, args: argparse.Namespace) -> Data:
@@ -79,7 +81,7 @@ class Data:
             raise ValueError("--scale-target is for regression, but this is a classification")
         target, y = _classes(table, name) if task == "classification" else _values(table, name, w, args.scale_target)
         scaling = standardisation(X, w) if args.scale == "standard" else None
-        return cls(table, features, X, y, weights, target, scaling)
+        return cls(table, features, X, y, weights, target, scaling, _sample_shape(args, table, features))
 
     @property
     def task(self) -> str:
@@ -89,7 +91,8 @@ class Data:
     @property
     def inputs(self) -> FloatArray:
         """The columns as the network sees them."""
-        return self.X if self.scaling is None else (self.X - self.scaling[0]) / self.scaling[1]
+        X = self.X if self.scaling is None else (self.X - self.scaling[0]) / self.scaling[1]
+        return X if self.shape is None else X.reshape(len(X), *self.shape)
 
     @property
     def coded(self) -> Array:
@@ -101,7 +104,8 @@ class Data:
 
     def model(self, network: Network, certificate: Certificate, training: Training) -> Model:
         """A trained network with what it takes to use it on raw tables."""
-        return Model(network, self.features, self.target, training, certificate, *(self.scaling or (None, None)))
+        scaling = self.scaling or (None, None)
+        return Model(network, self.features, self.target, training, certificate, *scaling, input_shape=self.shape)
 
 
 def options(args: argparse.Namespace, *arguments: Argument, **more: Any) -> dict[str, Any]:
@@ -109,6 +113,17 @@ def options(args: argparse.Namespace, *arguments: Argument, **more: Any) -> dict
     names = [options.get("dest", flags[-1].lstrip("-").replace("-", "_")) for flags, options in arguments]
     given = {name: getattr(args, name) for name in names}
     return {name: value for name, value in {**given, **more}.items() if value is not None}
+
+
+def _sample_shape(args: argparse.Namespace, table: Table, features: tuple[str, ...]) -> tuple[int, ...] | None:
+    """What the architecture is given for a sample: its columns (None), or a tensor of this shape."""
+    if args.architecture is None or not args.architecture.tensors:
+        return None
+    if table.shape is None:  # the columns are a sequence
+        return (len(features),)
+    if len(features) < prod(table.shape):
+        raise ValueError(f"{table.path}: single entries of samples of shape {table.shape} cannot be dropped")
+    return table.shape
 
 
 def _choose_task(table: Table, name: str) -> str:

@@ -33,12 +33,14 @@ _BOOLEANS = {"True": True, "False": False}
 class Table:
     """Named columns of equal length.
 
-    ``typed`` says whether a cell is what it looks like (NPZ), or text that may stand for a number (CSV).
+    ``typed`` says whether a cell is what it looks like (NPZ), or text that may stand for a number (CSV). ``shape`` is
+    that of one sample where X is a tensor (NPZ): its entries, in this order, are the columns.
     """
 
     path: Path
     columns: dict[str, Sequence[Any]]
     typed: bool
+    shape: tuple[int, ...] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -160,8 +162,12 @@ def _read_npz(path: Path) -> Table:
     except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is not a readable NPZ file: {error}") from error
     X = arrays.get("X")
-    if X is None or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biuf":
-        raise ValueError(f"{path} needs a two-dimensional array X of numbers; it holds {_shapes(arrays)}")
+    if X is None or X.ndim < 2 or 0 in X.shape[1:] or X.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path} needs a two-dimensional array X of numbers (or one of images or sequences); it holds "
+            f"{_shapes(arrays)}"
+        )
+    shape, X = X.shape[1:] if X.ndim > 2 else None, X.reshape(len(X), -1)
     names = [str(name) for name in arrays.get("feature_names", [f"x{j}" for j in range(X.shape[1])])]
     if len(names) != X.shape[1]:
         raise ValueError(f"{path}: X has {X.shape[1]} columns, feature_names has {len(names)}")
@@ -173,7 +179,7 @@ def _read_npz(path: Path) -> Table:
         names.append("y")
         columns["y"] = y.ravel().tolist()
     _check_names(path, names)
-    return Table(path, columns, typed=True)
+    return Table(path, columns, typed=True, shape=shape)
 
 
 def _shapes(arrays: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ Circular filters of full length (003 eq. 13) are diagonal in the Fourier basis: 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -24,8 +25,14 @@ import numpy as np
 from scipy.linalg import eigh
 
 from bidual._typing import Array, FloatArray
+from bidual.certificates import relative_gap
 from bidual.networks import ConvolutionalNetwork, DeepNetwork
 from bidual.patches import Window, fold, unfold
+from bidual.progress import closed, note
+from bidual.solvers.interrupt import InterruptFlag
+
+#: Seconds between two lines of progress.
+_REPORT = 0.5
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,7 @@ class Fit:
     lower_bound: float
     oracle: float
     n_iter: int
+    status: str
 
 
 def fit_filters(
@@ -182,8 +190,12 @@ def fit_filters(
     fit_intercept: bool,
     tol: float,
     max_iter: int,
+    time_limit: float | None = None,
+    verbose: int = 0,
 ) -> Fit:
     """Accelerated proximal gradient steps with restarts, until the relative duality gap is ``tol``.
+
+    Ctrl-C and the time limit end it with the best map so far.
 
     Parameters
     ----------
@@ -194,6 +206,8 @@ def fit_filters(
     w : ndarray, shape (n,)
         Weights that sum to one.
     """
+    began = time.perf_counter()
+    limit = np.inf if time_limit is None else time_limit
     C = Y.shape[1]
     mean_x, mean_y = (w @ X, w @ Y) if fit_intercept else (np.zeros(X.shape[1]), np.zeros(C))
     root = np.sqrt(w)[:, None]
@@ -221,24 +235,36 @@ def fit_filters(
     ahead, F, F_ahead = Z, np.zeros_like(Y), np.zeros_like(Y)
     momentum, value = 1.0, 0.5 * float((Y**2).sum())
     best, oracle = bound(Y)
-    k = 0
-    while k < max_iter and value - best > tol * value:
-        k += 1
-        new, cost = filters.shrink(ahead + step * filters.adjoint(X.T @ (Y - F_ahead)), step * beta)
-        F_new = X @ filters.coef(new)
-        new_value = 0.5 * float(((Y - F_new) ** 2).sum()) + beta * cost
-        if new_value > value and momentum > 1.0:
-            ahead, F_ahead, momentum = Z, F, 1.0
-            continue
-        faster = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
-        push = (momentum - 1.0) / faster
-        ahead, F_ahead = new + push * (new - Z), F_new + push * (F_new - F)
-        still = np.linalg.norm(new - Z) <= 4 * np.finfo(float).eps * np.linalg.norm(new)
-        Z, F, value, momentum = new, F_new, new_value, faster
-        if k % 10 == 0 or still:
-            found, at = bound(Y - F)
-            best, oracle = max((best, oracle), (found, at))
-        if still:
-            break
+    status, k, reported = "stopped at max_iter", 0, -np.inf
+    with InterruptFlag() as interrupt:
+        while k < max_iter and value - best > tol * value:
+            elapsed = time.perf_counter() - began
+            if interrupt.is_set() or elapsed > limit:
+                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+                break
+            k += 1
+            new, cost = filters.shrink(ahead + step * filters.adjoint(X.T @ (Y - F_ahead)), step * beta)
+            F_new = X @ filters.coef(new)
+            new_value = 0.5 * float(((Y - F_new) ** 2).sum()) + beta * cost
+            if new_value > value and momentum > 1.0:
+                ahead, F_ahead, momentum = Z, F, 1.0
+                continue
+            faster = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+            push = (momentum - 1.0) / faster
+            ahead, F_ahead = new + push * (new - Z), F_new + push * (F_new - F)
+            still = np.linalg.norm(new - Z) <= 4 * np.finfo(float).eps * np.linalg.norm(new)
+            Z, F, value, momentum = new, F_new, new_value, faster
+            if k % 10 == 0 or still:
+                best, oracle = max((best, oracle), bound(Y - F))
+                if verbose and elapsed - reported > _REPORT:
+                    reported, gap = elapsed, relative_gap(value, best)
+                    note(f"{elapsed:8.2f} s  {k:6d} steps  objective {value:.8g}  gap {gap:.1e}", closed(gap, tol))
+            if still:
+                status = "stopped: no further progress in floating point"
+                break
+        else:
+            status = "converged" if value - best <= tol * value else status
+    if k % 10 and status != "converged":  # the last steps deserve a bound too
+        best, oracle = max((best, oracle), bound(Y - F))
     intercept = mean_y - mean_x @ filters.coef(Z)
-    return Fit(Z, intercept, best, oracle, k)
+    return Fit(Z, intercept, best, oracle, k, status)

@@ -126,6 +126,8 @@ class BaseReLU(Certified):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         self.loss_ = loss
+        if self._architecture.tensors:
+            self.sample_shape_ = tuple(rows.shape[1:])
         return rows, Y, loss, sample_weight
 
     def _train(self, data: TrainingSet) -> None:

@@ -18,6 +18,7 @@ from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
 from bidual.networks import ConvolutionalNetwork, normalise_weights
 from bidual.patches import Sizes, Window, check_sizes
+from bidual.progress import task
 
 
 class LinearConvRegressor(RegressorMixin, Certified):
@@ -47,6 +48,10 @@ class LinearConvRegressor(RegressorMixin, Certified):
         Relative gap to reach.
     max_iter : int, default=20000
         Proximal steps.
+    time_limit : float or None, default=None
+        Seconds after which the best network so far is returned, with its gap. So does Ctrl-C.
+    verbose : int, default=0
+        Print progress.
 
     Attributes
     ----------
@@ -91,6 +96,8 @@ class LinearConvRegressor(RegressorMixin, Certified):
         padding: Sizes = 0,
         tol: float = 1e-6,
         max_iter: int = 20_000,
+        time_limit: float | None = None,
+        verbose: int = 0,
     ) -> None:
         self.kernel_size = kernel_size
         self.circular = circular
@@ -100,6 +107,8 @@ class LinearConvRegressor(RegressorMixin, Certified):
         self.padding = padding
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.verbose = verbose
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> LinearConvRegressor:
         """Train on tensors ``X`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
@@ -108,6 +117,8 @@ class LinearConvRegressor(RegressorMixin, Certified):
         check_number("beta", self.beta, at_least=float(np.finfo(float).tiny))
         check_number("tol", self.tol, at_least=0.0)
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit, at_least=0.0)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         w = normalise_weights(sample_weight, len(X))
@@ -116,16 +127,19 @@ class LinearConvRegressor(RegressorMixin, Certified):
         beta, used = float(self.beta), w > 0
         if not np.isfinite((X**2).sum()):
             raise ValueError("X has entries too large to square in floating point: rescale it")
-        found = fit_filters(
-            filters,
-            X[used].reshape(int(used.sum()), -1),
-            Y[used],
-            w[used],
-            beta=beta,
-            fit_intercept=bool(self.fit_intercept),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-        )
+        with task("training", self.verbose):
+            found = fit_filters(
+                filters,
+                X[used].reshape(int(used.sum()), -1),
+                Y[used],
+                w[used],
+                beta=beta,
+                fit_intercept=bool(self.fit_intercept),
+                tol=float(self.tol),
+                max_iter=int(self.max_iter),
+                time_limit=self.time_limit,
+                verbose=int(self.verbose),
+            )
         self.network_ = filters.network(found.Z, found.intercept)
         self.n_iter_ = found.n_iter
         self._single = np.ndim(y) == 1
@@ -145,8 +159,8 @@ class LinearConvRegressor(RegressorMixin, Certified):
         )
         if self.gap_ > self.tol:
             warnings.warn(
-                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g}: objective {self.objective_:.6g}, lower "
-                f"bound {self.lower_bound_:.6g}; raise max_iter, or centre and scale X",
+                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g} ({found.status}): objective {self.objective_:.6g}, "
+                f"lower bound {self.lower_bound_:.6g}; raise max_iter or time_limit, or centre and scale X",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -213,12 +213,12 @@ def write(
 def write_model(path: str | os.PathLike[str], model: Model, dtype: str = "float64") -> Path:
     """A model on raw columns: outputs ``prediction (n,)``, ``scores (n, C)``, ``probabilities`` if there are any."""
     network, classes = model.network, model.target.classes
-    graph = Graph(dtype, (network.n_inputs,))
+    graph = Graph(dtype, (network.n_inputs,) if model.input_shape is None else model.input_shape)
     x, kind = "x", _TYPES[dtype]
     if model.centre is not None:
-        x = graph.add("Sub", x, graph.constant(model.centre))
+        x = graph.add("Sub", x, graph.constant(model.centre.reshape(graph.input_shape)))
     if model.scale is not None:
-        x = graph.add("Div", x, graph.constant(model.scale))
+        x = graph.add("Div", x, graph.constant(model.scale.reshape(graph.input_shape)))
     scores = graph.add("Identity", body(network, graph, x), output="scores")
     outputs = [("scores", kind, ["n", network.n_outputs])]
     flat = graph.add("Squeeze", scores, graph.constant([1], np.int64)) if network.n_outputs == 1 else scores

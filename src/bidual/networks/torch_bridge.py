@@ -140,8 +140,14 @@ def two_layer_weights(module: object) -> dict[str, Array | None]:
 
 
 def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
-    """What ``torch.save`` wrote, as ``Sequential(Linear, ReLU, Linear)``."""
+    """What ``torch.save`` wrote: a ``Sequential`` that :func:`bidual.networks.from_torch` knows.
+
+    Of a dense network the state dict is enough; that of a convolutional one does not say its stride and pooling.
+    """
+    from bidual.networks.torch_conv import LAYERS
+
     layers: list[Any] = [torch.nn.Sequential, torch.nn.Linear, torch.nn.ReLU, torch.nn.Dropout, torch.nn.Identity]
+    layers += LAYERS
     try:
         with torch.serialization.safe_globals(layers):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -149,7 +155,8 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
         raise
     except Exception as error:  # torch raises anything from EOFError to RuntimeError
         raise ValueError(
-            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear) or its state_dict with torch.save "
+            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear), its state_dict, or Sequential(Conv, "
+            "ReLU, AdaptiveAvgPool(1), Flatten, Linear) with torch.save "
             f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
         ) from error
     if isinstance(content, torch.nn.Module):
@@ -158,6 +165,11 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
     weights = [name for name in names if name.endswith("weight")]
     if len(weights) != 2 or not all(getattr(content[name], "ndim", 0) == 2 for name in weights):
         held = ", ".join(map(str, names[:6])) or type(content).__name__
+        if any(getattr(content[name], "ndim", 0) > 2 for name in weights):
+            raise ValueError(
+                f"{path} holds the weights of convolutions ({held}) without their stride, padding and pooling: save "
+                "the module itself, torch.save(module, path)"
+            )
         raise ValueError(f"{path} holds {held}, not the weights of two linear layers")
 
     def linear(name: str) -> torch.nn.Linear:

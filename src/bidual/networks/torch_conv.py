@@ -11,6 +11,7 @@ from bidual._typing import Array
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.torch_bridge import _linear, batch_norm_layer
 from bidual.networks.two_layer import TwoLayerNetwork
+from bidual.patches import Window, as_filters
 
 if TYPE_CHECKING:
     from bidual.networks.convolutional import ConvolutionalNetwork
@@ -61,22 +62,47 @@ class SwappedNorm(torch.nn.Module):
         return self.norm(x.transpose(1, 2)).transpose(1, 2)
 
 
+class GatedConvolution(torch.nn.Module):
+    r""":math:`\sum_k \sum_i 1[g_i^T x_k + h_i \ge 0] (W_i^T x_k + c_i) + b`; the gates are not trained on.
+
+    Channels first, or explicit patches ``(n, K, h)``; outputs at every position (no pooling) have them last.
+    """
+
+    def __init__(self, network: ConvolutionalNetwork, layer: GatedNetwork, dtype: torch.dtype) -> None:
+        super().__init__()
+        window, (m, _, C) = network.window, layer.linear_weights.shape
+        maps = as_filters(layer.linear_weights.swapaxes(1, 2).reshape(m * C, -1), window)
+        bias = None if layer.linear_bias is None else layer.linear_bias.reshape(m * C)
+        gates = as_filters(layer.gate_weights, window)
+        self.gates = _on_patches(gates, layer.gate_bias, window, dtype).requires_grad_(False)
+        self.maps = _on_patches(maps, bias, window, dtype)
+        self.intercept = torch.nn.Parameter(torch.as_tensor(network.intercept.copy(), dtype=dtype))
+        self.sizes, self.pooling, self.patches = (m, C), network.pooling, window.kernel is None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Outputs ``(n, C)``, or ``(n, *grid, C)``."""
+        z, f = (t if self.patches else t.movedim(1, -1) for t in (self.gates(x), self.maps(x)))
+        f = (f.unflatten(-1, self.sizes) * (z >= 0).unsqueeze(-1)).sum(dim=-2)
+        if self.pooling is not None:
+            f = f.flatten(1, -2)
+            f = f.mean(dim=1) if self.pooling == "average" else f.sum(dim=1)
+        return f + self.intercept
+
+
 def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
-    """``Sequential(Conv, [BatchNorm], ReLU, pooling, Linear)`` with the weights of ``network``, channels first."""
+    """``Sequential(Conv, [BatchNorm], ReLU, pooling, Linear)`` with the weights of ``network``, channels first.
+
+    Gates are no standard layer: of them it is ``Sequential(GatedConvolution)``.
+    """
     dtype = torch.float64 if dtype is None else dtype
     layer, window = network.layer, network.window
-    if isinstance(layer, GatedNetwork):
-        raise ValueError(
-            "a gated convolutional network has no torch module of standard layers: use its layer's to_torch"
-        )
     axes = None if window.kernel is None else len(window.kernel)
+    if isinstance(layer, GatedNetwork):
+        return torch.nn.Sequential(GatedConvolution(network, layer, dtype)).eval()
     modules: list[torch.nn.Module] = []
     if axes is not None and window.circular:
         modules.append(_WRAPS[axes](tuple(e for k in reversed(window.kernel or ()) for e in (0, k - 1))))
-    if axes is None:
-        modules.append(_linear(network.filters, network.hidden_bias, dtype))
-    else:
-        modules.append(_convolution(network.filters, network.hidden_bias, window.stride, window.padding, dtype))
+    modules.append(_on_patches(network.filters, network.hidden_bias, window, dtype))
     if layer.kind == "batch_norm":
         norm = batch_norm_layer(layer, _NORMALISATIONS[axes or 1], dtype)  # type: ignore[arg-type]
         modules.append(SwappedNorm(norm) if axes is None else norm)
@@ -107,6 +133,13 @@ def _head(network: ConvolutionalNetwork, axes: int | None, dtype: torch.dtype) -
     if pooling == "sum":
         return [SumPool(), last]
     return [_AVERAGES[axes](1), torch.nn.Flatten(), last]
+
+
+def _on_patches(filters: Array, bias: Array | None, window: Window, dtype: torch.dtype) -> torch.nn.Module:
+    """A linear layer on the patches of a window: a convolution, or ``Linear`` on explicit ones."""
+    if window.kernel is None:
+        return _linear(filters, bias, dtype)
+    return _convolution(filters, bias, window.stride, window.padding, dtype)
 
 
 def _convolution(
@@ -171,3 +204,12 @@ def convolutional_arguments(module: Any) -> dict[str, Any]:
         "pooling": pooling,
         "intercept": intercept,
     }
+
+
+#: Layers of convolutional networks that a file may hold, besides those of dense ones.
+LAYERS: list[Any] = [
+    *_CONVOLUTIONS.values(),
+    *_AVERAGES.values(),
+    torch.nn.Flatten,
+    SumPool,
+]

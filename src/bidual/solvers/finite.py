@@ -15,10 +15,10 @@ from bidual.certificates.oracle import PatternProof, Proof
 from bidual.losses import ConeForm
 from bidual.problem import HeadProblem, Neurons, Problem
 from bidual.progress import closed, note
+from bidual.solvers import cone_generation
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.conic import ConicResult, FiniteProgram
 from bidual.solvers.interrupt import InterruptFlag
-from bidual.solvers.lazy_cones import LazyCones
 from bidual.solvers.newton_conic import newton
 from bidual.solvers.reduce import reduce_neurons
 from bidual.solvers.several import solve_several
@@ -119,21 +119,24 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
 
     Few patterns go to the conic solver at once. Of many, only a working set does: the dual point prices all of
     them, those that violate its constraint enter, those without weight leave, until the gap over all patterns is
-    closed.
+    closed. Patterns of very many rows are left to :mod:`bidual.solvers.cone_generation`.
     """
     began = time.perf_counter() if began is None else began
     if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
         patterns = replace(patterns.take(np.arange(0)), complete=patterns.complete)
+    if cone_generation.needed(problem, patterns):
+        found = cone_generation.generate(problem, patterns, options, began)
+        neurons = reduce_neurons(problem, found.neurons)
+        return _solution(problem, patterns, neurons, found.bound, found.status, found.history, began)
     target = 1e-2 * options.tol
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
     bounds = cone_bounds(problem, patterns)
-    lazy = LazyCones(problem, patterns) if LazyCones.needed(problem, patterns) and len(patterns) else None
     history: list[HistoryEntry] = []
     best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     n_iter = 0
     for _ in range(MAX_ROUNDS):
-        program = finite_program(problem, patterns.take(working) if lazy is None else lazy.take(working))
+        program = finite_program(problem, patterns.take(working))
         program.check_memory()
         result = solve_program(program, options, began)
         neurons = program.neurons(result)
@@ -156,8 +159,6 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
             )
         if relative_gap(objective, best.value) <= target or result.status in STOPPED:
             break
-        if lazy is not None and lazy.add_violated(working, result.Z):
-            continue
         if direct:
             break
         violating = bounds.values.max(axis=(0, 1)) > problem.beta * (1 + 1e-9)
@@ -170,7 +171,21 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     if problem.loss.smooth:
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
         best = max(best, bounds.lower_bound(V), key=lambda b: b.value)
-    history[-1] = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
+    return _solution(problem, patterns, neurons, best, STATUS.get(result.status, result.status), history, began, n_iter)
+
+
+def _solution(
+    problem: Problem,
+    patterns: Patterns,
+    neurons: Neurons,
+    best: DualBound,
+    status: str,
+    history: list[HistoryEntry],
+    began: float,
+    n_iter: int | None = None,
+) -> Solution:
+    """The solution on ``patterns``; without ``n_iter``, every entry of the history is an iteration."""
+    last = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
     proof = pattern_proof(problem) if patterns.complete and problem.n_coefficients == 1 else None
     return Solution(
         neurons=neurons,
@@ -178,10 +193,10 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         scope="global" if patterns.complete else "patterns",
         rigorous=patterns.complete and best.proven,
         method=f"{'all' if patterns.complete else 'sampled:'} {len(patterns)} activation patterns",
-        status=STATUS.get(result.status, result.status),
-        n_iter=n_iter,
+        status=status,
+        n_iter=len(history) if n_iter is None else n_iter,
         n_patterns=len(patterns),
-        history=history,
+        history=[*history[:-1], last],
         proof=None if proof is None else (best.V, proof),
     )
 

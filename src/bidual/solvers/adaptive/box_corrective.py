@@ -21,12 +21,21 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bidual._typing import FloatArray
 from bidual.problem import Neurons, Problem
-from bidual.solvers.adaptive.corrective import Corrected, longest_step
+from bidual.solvers.adaptive.corrective import Corrected, corrected, longest_step
+from bidual.solvers.adaptive.smoothing import SmoothedLoss
 
 #: Interior point iterations at most.
 MAX_ITER = 60
 #: Share of the way to the boundary, and what keeps factors positive definite.
 STEP, LIFT = 0.99, 1e-13
+
+
+def best_magnitudes(problem: Problem, epsilon: float, atoms: Neurons, t: FloatArray, tol: float) -> Corrected:
+    """The corrective step from ``t`` for any loss: for one with kinks (``epsilon`` not zero) by its dual."""
+    if not epsilon:
+        return corrected(problem, problem.loss, atoms, t, tol=tol)
+    step = corrected_on_box(problem, epsilon, atoms, tol)
+    return corrected(problem, SmoothedLoss(problem.loss, epsilon), atoms, t, tol=tol) if step is None else step
 
 
 def corrected_on_box(problem: Problem, epsilon: float, atoms: Neurons, tol: float) -> Corrected | None:

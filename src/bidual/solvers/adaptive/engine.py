@@ -32,13 +32,13 @@ from bidual.certificates.proving import prove
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.progress import closed, note
-from bidual.solvers.adaptive.box_corrective import corrected_on_box
-from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept, merged
+from bidual.solvers.adaptive.box_corrective import best_magnitudes
+from bidual.solvers.adaptive.corrective import Corrected, fit_intercept, merged
 from bidual.solvers.adaptive.fast_start import ProximalGradient, fast_start
 from bidual.solvers.adaptive.newton import SmoothedNewton
 from bidual.solvers.adaptive.pair_gradient import PairGradient, pair_start
 from bidual.solvers.adaptive.pricing import Candidates, Pricer, unit_rows
-from bidual.solvers.adaptive.smoothing import SmoothedLoss, output_scale
+from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, output_scale, sharper
 from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
 from bidual.solvers.reduce import reduce_neurons
 
@@ -78,11 +78,8 @@ class _Engine:
         # With several outputs corrective steps are dear, and moving the neurons does more.
         self.most_cuts = 300 if problem.n_coefficients == 1 else 100
         self.history: list[HistoryEntry] = []
-        self.loss: Loss = problem.loss
-        self.epsilon = 0.0
-        if not problem.loss.smooth:
-            self.epsilon = 0.1 * output_scale(problem)
-            self.loss = SmoothedLoss(problem.loss, self.epsilon)
+        self.epsilon = first_epsilon(problem)
+        self.loss: Loss = SmoothedLoss(problem.loss, self.epsilon) if self.epsilon else problem.loss
         b = fit_intercept(problem, self.loss)
         self.neurons = problem.no_neurons(problem.reduced.shape[1], b)
         self.objective = self._objective(self.neurons)
@@ -126,8 +123,7 @@ class _Engine:
     def correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
         """The corrective step, by its dual if the loss has kinks."""
         tol = 0.01 * min(max(self.gap, self.tol), 0.1)
-        step = corrected_on_box(self.problem, self.epsilon, atoms, tol) if self.epsilon else None
-        return corrected(self.problem, self.loss, atoms, t, tol=tol) if step is None else step
+        return best_magnitudes(self.problem, self.epsilon, atoms, t, tol)
 
     def note(self) -> None:
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.dual.value, len(self.neurons))
@@ -293,11 +289,9 @@ class _Engine:
         return max_iter, False
 
     def sharpen(self) -> None:
-        """Follow a loss with kinks by smooth ones, ever closer: the smoothing must not be what limits the gap."""
+        """Follow a loss with kinks by smooth ones, ever closer."""
         if self.epsilon:
-            enough = 0.2 * self.tol * self.objective
-            # once the smoothed problem is solved the gap is about epsilon / 2; less smoothing before is only slower
-            self.epsilon = max(min(self.epsilon, 0.5 * self.gap * self.objective), enough)
+            self.epsilon = sharper(self.epsilon, self.gap, self.objective, self.tol)
             self.loss = SmoothedLoss(self.problem.loss, self.epsilon)
 
     def move(self, neurons: Neurons, delta: float) -> Neurons:

@@ -19,6 +19,17 @@ def output_scale(problem: Problem) -> float:
     return float(np.sqrt(problem.w @ ((problem.Y - centre) ** 2).sum(axis=1))) or 1.0
 
 
+def first_epsilon(problem: Problem) -> float:
+    """How much a loss with kinks is smoothed at first; zero for one without."""
+    return 0.0 if problem.loss.smooth else 0.1 * output_scale(problem)
+
+
+def sharper(epsilon: float, gap: float, objective: float, tol: float) -> float:
+    """The next, smaller one: the smoothing must not be what limits the gap."""
+    # once the smoothed problem is solved the gap is about epsilon / 2; less smoothing before is only slower
+    return max(min(epsilon, 0.5 * gap * objective), 0.2 * tol * objective)
+
+
 class SmoothedLoss(Loss):
     r"""The Moreau envelope of a loss whose conjugate is :math:`v^T y` on a box (absolute, quantile, hinge).
 
