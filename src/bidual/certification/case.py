@@ -102,7 +102,8 @@ def pose(
     y = y if stacked is None else stacked
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if bias is None:
-        hidden = getattr(network, "hidden_bias", getattr(network, "linear_bias", None))
+        layer = getattr(network, "layer", network)  # of a convolutional network
+        hidden = getattr(layer, "hidden_bias", getattr(layer, "linear_bias", None))
         bias = bool(getattr(model, "bias", hidden is not None))
     if fit_intercept is None:
         fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", 0.0))))

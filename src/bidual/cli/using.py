@@ -105,7 +105,8 @@ def info(args: argparse.Namespace) -> None:
     network = model.network if isinstance(model, Model) else model
     if args.json:
         document = read_json(args.model) if _is_json(args.model) else {"network": network.to_dict()}
-        del document["network"]["weights"]
+        for held in (document["network"], document["network"].get("layer", {})):  # a convolutional network has a layer
+            held.pop("weights", None)
         print_json(**document, n_neurons=network.n_neurons)
     else:
         print(model.summary() if isinstance(model, Model) else model)

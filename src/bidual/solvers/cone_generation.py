@@ -30,7 +30,7 @@ from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 
 #: Entries of all cone constraints beyond which they are not written down.
-LARGEST = 4_000_000
+LARGEST = 1_000_000
 #: Share of the time limit that is left for what follows the last round.
 _RESERVE = 0.05
 

@@ -14,6 +14,7 @@ block i), so that each coordinate is one contiguous piece of a sparse matrix.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -236,6 +237,7 @@ class FiniteProgram:
 
         ``stop`` is asked after every iteration; when it says True the iterate at hand is returned.
         """
+        began = time.perf_counter()
         signs, C, P, r = self.shape
         K, G = self.design(), self.cone_matrix()
         quadratic, linear, A, b, cones = self.assemble(form, K, G)
@@ -246,7 +248,7 @@ class FiniteProgram:
         settings.tol_gap_rel = settings.tol_feas = tol
         settings.tol_gap_abs = 1e-14
         if time_limit is not None:
-            settings.time_limit = max(time_limit, 1e-3)
+            settings.time_limit = max(time_limit - (time.perf_counter() - began), 1e-3)
         solver = clarabel.DefaultSolver(quadratic, linear, A, b, cones, settings)
         if stop is not None:
             solver.set_termination_callback(lambda info: bool(stop()))

@@ -12,6 +12,7 @@ from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns, enumerate_patterns, few_patterns, patterns_of, sample_patterns
 from bidual.certificates import ConeBounds, DualBound, relative_gap
 from bidual.certificates.oracle import PatternProof, Proof
+from bidual.certificates.rowwise import RowwiseBounds
 from bidual.losses import ConeForm
 from bidual.problem import HeadProblem, Neurons, Problem
 from bidual.progress import closed, note
@@ -29,6 +30,8 @@ DEFAULT_PATTERNS = 100
 DIRECT = 150
 #: Patterns that may enter the working set in one round.
 BATCH = 100
+#: Share of the time limit for the conic solver; the rest is for the bounds over the cones.
+_SHARE = 0.9
 #: Statuses of the conic solver after which another round makes no sense.
 STOPPED = ("MaxTime", "CallbackTerminated", "MaxIterations")
 #: Rounds of column generation after which it gives up (never seen).
@@ -61,7 +64,8 @@ def _(problem: HeadProblem, patterns: Patterns) -> FiniteProgram:
 @singledispatch
 def cone_bounds(problem: Problem, patterns: Patterns) -> ConeBounds:
     """The bounds that go with it."""
-    return ConeBounds(problem, patterns)
+    many = patterns.cone_rows is None and problem.reduced.shape[0] > 4 * problem.reduced.shape[1]
+    return (RowwiseBounds if many else ConeBounds)(problem, patterns)
 
 
 @singledispatch
@@ -239,7 +243,7 @@ def _select(values: FloatArray, candidates: IntArray) -> IntArray:
 
 
 def _solve(program: FiniteProgram, options: Options, began: float, form: ConeForm) -> ConicResult:
-    left = None if options.time_limit is None else options.time_limit - (time.perf_counter() - began)
+    left = None if options.time_limit is None else _SHARE * options.time_limit - (time.perf_counter() - began)
     with InterruptFlag() as interrupt:
         return program.solve(
             form,
