@@ -36,6 +36,28 @@ def module(d: int, seed: int) -> torch.nn.Sequential:
     ).double()
 
 
+class AsMap(torch.nn.Module):
+    """The network of :func:`module` with the same weights, evaluated as the linear map it is: hundreds of times faster.
+
+    Entry p of the map is the sum over filters j and their entries t of u_j[t] alpha_j[p - t], indices wrapping around.
+    """
+
+    def __init__(self, d: int, seed: int) -> None:
+        super().__init__()
+        network = module(d, seed)
+        self.filters = torch.nn.Parameter(network[1].weight.detach()[:, 0].clone())
+        self.alpha = torch.nn.Parameter(network[-1].weight.detach().reshape(WIDTH, d).clone())
+
+    def coef(self) -> torch.Tensor:
+        """The map, ``(d,)``."""
+        products = (self.filters.T @ self.alpha).unbind()  # row t: sum_j u_j[t] alpha_j
+        return torch.stack([row.roll(t) for t, row in enumerate(products)]).sum(dim=0)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Outputs ``(n, 1)`` for rows ``(n, d)``."""
+        return (X @ self.coef())[:, None]
+
+
 @experiment(
     "003-fig5",
     title="A linear convolutional network on two classes of CIFAR-10 (n = 387, m = 30, h = 10)",
@@ -63,12 +85,11 @@ def run(context: Context) -> Outcome:
     rows, ends = [], []
     for seed in range(runs):
         result = descend(
-            module(X.shape[1], seed), X[:, None], y, beta=beta, rate=0.5, momentum=0.9,
-            epochs=context.pick(quick=100, default=200, full=2000), batch_size=BATCH, cosine=True, seed=seed,
+            AsMap(X.shape[1], seed), X, y, beta=beta, rate=0.5, momentum=0.9,
+            epochs=context.pick(quick=100, default=1000, full=5000), batch_size=BATCH, cosine=True, seed=seed,
         )  # fmt: skip
-        W = result.module[1].weight.detach().numpy()[:, 0]
-        with torch.no_grad():
-            theirs = result.module(torch.eye(X.shape[1], dtype=torch.float64)[:, None])[:, 0].numpy()
+        assert isinstance(result.module, AsMap)
+        W, theirs = result.module.filters.detach().numpy(), result.module.coef().detach().numpy()
         distance = float(np.linalg.norm(W.T @ W - moments) / np.linalg.norm(moments))
         map_distance = float(np.linalg.norm(theirs - coef.ravel()) / np.linalg.norm(coef))
         axes[0].semilogy(result.seconds, np.maximum(result.objectives - best.lower_bound_, 1e-12), color="C0", lw=0.8)

@@ -38,9 +38,7 @@ def test_neurons_generated_inside_the_cones_reach_the_optimum_of_the_program(los
 def test_generated_neurons_of_several_outputs_reach_the_optimum_of_the_program(monkeypatch):
     rng = np.random.default_rng(17)
     X, Y = rng.standard_normal((12, 5)), rng.standard_normal((12, 2))
-    est = ReLURegressor(
-        0.05, architecture=Convolutional(2), method="sampled", n_patterns=6, bias=False, random_state=0
-    )
+    est = ReLURegressor(0.05, architecture=Convolutional(2), method="sampled", n_patterns=6, bias=False, random_state=0)
     written = clone(est).fit(X, Y)
     monkeypatch.setattr("bidual.solvers.cone_generation.LARGEST", 0)
     generated = clone(est).fit(X, Y)

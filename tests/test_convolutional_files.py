@@ -37,9 +37,9 @@ def test_gated_filters_in_torch_and_files(pooling, shape, bias, tmp_path):
 def test_certify_judges_gated_filters_among_their_gates():
     rng = np.random.default_rng(9)
     X, y = rng.standard_normal((20, 6)), rng.standard_normal(20)
-    est = ReLURegressor(
-        0.01, architecture=Convolutional(3), activation="gated", n_patterns=10, random_state=0
-    ).fit(X, y)
+    est = ReLURegressor(0.01, architecture=Convolutional(3), activation="gated", n_patterns=10, random_state=0).fit(
+        X, y
+    )
     certificate = certify(est.network_, X, y, beta=0.01)
     assert certificate.scope == "gates"
     assert certificate.gap <= 1e-3
@@ -51,7 +51,7 @@ def images(seed=0, n=12):
     X = 0.1 * rng.standard_normal((n, 4, 4, 1))
     labels = np.where(np.arange(n) % 2, "spot", "none")
     for i in range(1, n, 2):
-        X[i, rng.integers(3) : , rng.integers(3)] += 1.0
+        X[i, rng.integers(3) :, rng.integers(3)] += 1.0
     return X, labels
 
 

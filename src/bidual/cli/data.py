@@ -21,7 +21,11 @@ from bidual.solvers import METHODS
 
 #: Arguments that say what to learn from what.
 DATA: tuple[Argument, ...] = (
-    argument("data", type=Path, help="CSV file with a header, or NPZ file with arrays X, y and perhaps feature_names"),
+    argument(
+        "data",
+        type=Path,
+        help="CSV file with a header, or NPZ file with arrays X (also images), y and perhaps feature_names",
+    ),
     argument("--target", metavar="COLUMN", help="column to predict (NPZ: y unless said otherwise)"),
     argument("--task", choices=("auto", "regression", "classification"), default="auto", help="default %(default)s"),
     argument("--drop", default="", metavar="A,B", help="columns that are not features"),
@@ -32,7 +36,11 @@ DATA: tuple[Argument, ...] = (
 #: Arguments that say how to train.
 TRAINING: tuple[Argument, ...] = (
     argument("--loss", type=loss_argument, help="squared, huber:delta=2, quantile:tau=0.9, logistic, hinge, ..."),
-    argument("--architecture", type=architecture_argument, help="two_layer, batch_norm:rank=5, ..."),
+    argument(
+        "--architecture",
+        type=architecture_argument,
+        help="two_layer, batch_norm:rank=5, convolutional:kernel_size=4,stride=4, ...",
+    ),
     argument("--method", choices=METHODS, help="how to train"),
     argument("--no-bias", action="store_false", dest="bias", help="no hidden biases"),
     argument("--no-intercept", action="store_false", dest="fit_intercept", help="no output bias"),

@@ -159,8 +159,9 @@ class LinearConvRegressor(RegressorMixin, Certified):
         )
         if self.gap_ > self.tol:
             warnings.warn(
-                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g} ({found.status}): objective {self.objective_:.6g}, "
-                f"lower bound {self.lower_bound_:.6g}; raise max_iter or time_limit, or centre and scale X",
+                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g} ({found.status}): objective "
+                f"{self.objective_:.6g}, lower bound {self.lower_bound_:.6g}; raise max_iter or time_limit, or centre "
+                "and scale X",
                 ConvergenceWarning,
                 stacklevel=2,
             )

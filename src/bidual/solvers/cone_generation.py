@@ -47,8 +47,9 @@ class Generated:
 
 def needed(problem: Problem, patterns: Patterns) -> bool:
     """Whether the constraints of all cones are too many to write down, and this is the way."""
-    plain = problem.plain and problem.loss.finite and not patterns.complete and patterns.cone_rows is None
-    return plain and len(patterns) * problem.reduced.size > LARGEST
+    plain = problem.plain and problem.n_coefficients == problem.n_outputs and problem.loss.finite
+    written = patterns.complete or patterns.cone_rows is not None  # the facets are known, or all that is proven needed
+    return plain and not written and len(patterns) * problem.reduced.size > LARGEST
 
 
 @dataclass(frozen=True)
