@@ -70,7 +70,7 @@ def test_torch_files_of_convolutions_are_read_and_certified(pool, tmp_path, caps
     network = as_network(path)
     expected = module(torch.tensor(np.moveaxis(X, -1, 1), dtype=torch.float32)).detach().numpy()[:, 0]
     np.testing.assert_allclose(network.predict(X), expected, atol=1e-5)
-    assert main(["certify", str(path), str(data), "--beta", "0.05", "--time-limit", "5", "--json", "--seed", "0"]) == 0
+    assert main(["certify", str(path), str(data), "--beta", "0.05", "--time-limit", "2", "--json", "--seed", "0"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["objective"] == pytest.approx(network.objective(X, y, beta=0.05))
     assert 0 <= report["lower_bound"] <= report["objective"]

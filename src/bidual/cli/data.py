@@ -112,8 +112,8 @@ class Data:
 
     def model(self, network: Network, certificate: Certificate, training: Training) -> Model:
         """A trained network with what it takes to use it on raw tables."""
-        scaling = self.scaling or (None, None)
-        return Model(network, self.features, self.target, training, certificate, *scaling, input_shape=self.shape)
+        centre, scale = self.scaling or (None, None)
+        return Model(network, self.features, self.target, training, certificate, centre, scale, self.shape)
 
 
 def options(args: argparse.Namespace, *arguments: Argument, **more: Any) -> dict[str, Any]:
