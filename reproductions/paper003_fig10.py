@@ -92,7 +92,7 @@ class Convolutions(Ensemble):
 
 def descent(context: Context, name: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Any:
     """The best of several runs of gradient descent: its row and its filters."""
-    runs, epochs = context.pick(quick=2, default=5), context.pick(quick=300, default=1000, full=10_000)
+    runs, epochs = context.pick(quick=2, default=5), context.pick(quick=300, default=2000, full=10_000)
     patches, test = (ARCHITECTURE.patches(Z).reshape(len(Z), 64, -1).astype(np.float32) for Z in (X, X_test))
 
     def go(rate: float, epochs: int) -> Descent:
@@ -145,7 +145,7 @@ def run(context: Context) -> Outcome:
         context.log(str(row))
     trained = min(ends, key=lambda end: end[0])[1]
     limit = context.pick(quick=120.0, default=900.0, full=7200.0)
-    ours = fit(OURS, tol=context.pick(quick=0.1, default=0.05, full=0.01), time_limit=limit)
+    ours = fit(OURS, tol=context.pick(quick=0.1, default=0.01, full=1e-3), time_limit=limit)
     patches = ARCHITECTURE.window(4).rows(X)
     clusters = ARCHITECTURE.cluster(X, CLUSTERS, random_state=0)
     flipped = flip_nearest(patches, patterns_of(patches, filters(module(0)))).witnesses
@@ -155,7 +155,7 @@ def run(context: Context) -> Outcome:
         ("Alg3: initial patterns, flipped", flipped),
         (UNION, [clusters, trained, ours]),
     ):
-        fit(name, method="sampled", gates=gates, tol=1e-2, time_limit=limit)
+        fit(name, method="sampled", gates=gates, tol=1e-3, time_limit=limit)
     _draw(context, rows)
     found = {row.name: row for row in rows}
     alg1, others = found[ALG1], [row for row in rows if row.name not in (OURS, ALG1, UNION)]
