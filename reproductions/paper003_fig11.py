@@ -27,7 +27,7 @@ def units(rows: np.ndarray) -> np.ndarray:
 )
 def run(context: Context) -> Outcome:
     """Alg1 of Fig. 10: patterns of the trained network and of clustered patches."""
-    n = context.pick(quick=20, default=100, full=195)
+    n = context.pick(quick=20, default=195)
     X, y, *_ = data(context, n)
     epochs = context.pick(quick=4000, default=3000, full=5000)
     trained = descend(
@@ -41,7 +41,7 @@ def run(context: Context) -> Outcome:
     clusters = ARCHITECTURE.cluster(X, context.pick(quick=5, default=CLUSTERS), random_state=0)
     settings: dict[str, Any] = {
         "loss": "hinge", "architecture": ARCHITECTURE, "bias": False, "fit_intercept": False, "method": "sampled",
-        "random_state": 0, "time_limit": context.pick(quick=120.0, default=600.0, full=3600.0),
+        "random_state": 0, "tol": 1e-3, "time_limit": context.pick(quick=120.0, default=600.0, full=3600.0),
     }  # fmt: skip
     alone = ReLUClassifier(BETA, gates=own, **settings).fit(X, y)
     fit = ReLUClassifier(BETA, gates=[own, clusters], **settings).fit(X, y)

@@ -26,7 +26,7 @@ def test_neurons_generated_inside_the_cones_reach_the_optimum_of_the_program(los
         fit_intercept=fit_intercept, random_state=0,
     )  # fmt: skip
     written = clone(est).fit(X, y)  # all cone constraints, by the conic solver
-    monkeypatch.setattr("bidual.solvers.cone_generation.LARGEST", 0)
+    monkeypatch.setattr("bidual.solvers.cone_generation.suits", lambda *_: True)
     generated = clone(est).fit(X, y)
     assert generated.gap_ <= 1e-5
     assert generated.certificate_.scope == "patterns"
@@ -40,7 +40,7 @@ def test_generated_neurons_of_several_outputs_reach_the_optimum_of_the_program(m
     X, Y = rng.standard_normal((12, 5)), rng.standard_normal((12, 2))
     est = ReLURegressor(0.05, architecture=Convolutional(2), method="sampled", n_patterns=6, bias=False, random_state=0)
     written = clone(est).fit(X, Y)
-    monkeypatch.setattr("bidual.solvers.cone_generation.LARGEST", 0)
+    monkeypatch.setattr("bidual.solvers.cone_generation.suits", lambda *_: True)
     generated = clone(est).fit(X, Y)
     assert generated.gap_ <= 1e-4
     assert generated.lower_bound_ <= written.objective_ * (1 + 1e-9)
@@ -50,7 +50,7 @@ def test_generated_neurons_of_several_outputs_reach_the_optimum_of_the_program(m
 def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch):
     from bidual.solvers.interrupt import InterruptFlag
 
-    monkeypatch.setattr("bidual.solvers.cone_generation.LARGEST", 0)
+    monkeypatch.setattr("bidual.solvers.cone_generation.suits", lambda *_: True)
     rng = np.random.default_rng(18)
     X, y = rng.standard_normal((20, 8)), np.sign(rng.standard_normal(20))
     est = ReLUClassifier(0.001, loss="hinge", architecture=Convolutional(3), method="sampled", n_patterns=12, tol=1e-9)

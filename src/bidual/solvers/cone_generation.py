@@ -1,4 +1,4 @@
-r"""Training on fixed patterns of very many rows, by generating neurons inside their cones.
+r"""Training on fixed patterns of many rows, by generating neurons inside their cones.
 
 The program on patterns (003 eq. 8) has N cone constraints for each block, millions where rows are the patches of
 images. Its dual asks one thing of every block: that the projection of its gradient onto its cone be no longer than
@@ -29,8 +29,13 @@ from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, sharp
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 
-#: Entries of all cone constraints beyond which they are not written down.
-LARGEST = 1_000_000
+#: Entries of all cone constraints beyond which they are not written down, and beyond which this is the faster way (by
+#: a factor of 30 at a hundred thousand) to all but tiny gaps.
+LARGEST, WORTHWHILE = 1_000_000, 20_000
+#: The smallest of such gaps.
+_SMALL = 1e-5
+#: Rounds without progress after which it ends.
+_PATIENCE = 20
 #: Share of the time limit that is left for what follows the last round.
 _RESERVE = 0.05
 
@@ -45,11 +50,11 @@ class Generated:
     history: list[HistoryEntry]
 
 
-def needed(problem: Problem, patterns: Patterns) -> bool:
-    """Whether the constraints of all cones are too many to write down, and this is the way."""
+def suits(problem: Problem, patterns: Patterns, tol: float) -> bool:
+    """Whether this is the way: the constraints of all cones are many."""
     plain = problem.plain and problem.n_coefficients == problem.n_outputs and problem.loss.finite
     written = patterns.complete or patterns.cone_rows is not None  # the facets are known, or all that is proven needed
-    return plain and not written and len(patterns) * problem.reduced.size > LARGEST
+    return plain and not written and len(patterns) * problem.reduced.size > (WORTHWHILE if tol >= _SMALL else LARGEST)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,9 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
             if gap <= options.tol:
                 status = "converged"
                 break
+            if len(history) > _PATIENCE and gap > 0.9 * relative_gap(*_bounds(history[-1 - _PATIENCE])):
+                status = "stopped: no further progress in floating point"
+                break
             if stop():
                 status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
                 break
@@ -130,6 +138,10 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
             if epsilon:
                 epsilon = sharper(epsilon, gap, objective, options.tol)
     return Generated(replace(neurons, U=neurons.U @ problem.basis.T), best, status, history)
+
+
+def _bounds(entry: HistoryEntry) -> tuple[float, float]:
+    return entry.objective, entry.lower_bound
 
 
 def _sums(atoms: _Atoms, t: FloatArray) -> _Atoms:

@@ -123,12 +123,12 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
 
     Few patterns go to the conic solver at once. Of many, only a working set does: the dual point prices all of
     them, those that violate its constraint enter, those without weight leave, until the gap over all patterns is
-    closed. Patterns of very many rows are left to :mod:`bidual.solvers.cone_generation`.
+    closed. Patterns of many rows are left to :mod:`bidual.solvers.cone_generation`.
     """
     began = time.perf_counter() if began is None else began
     if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
         patterns = replace(patterns.take(np.arange(0)), complete=patterns.complete)
-    if cone_generation.needed(problem, patterns):
+    if cone_generation.suits(problem, patterns, options.tol):
         found = cone_generation.generate(problem, patterns, options, began)
         neurons = reduce_neurons(problem, found.neurons)
         return _solution(problem, patterns, neurons, found.bound, found.status, found.history, began)
