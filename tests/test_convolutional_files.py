@@ -12,6 +12,7 @@ from bidual import Convolutional, Model, ReLUClassifier, ReLURegressor, certify,
 from bidual.cli import main
 from bidual.networks import as_network
 from bidual.networks.torch_conv import SumPool
+from bidual.report import write_report
 
 
 @pytest.mark.parametrize("pooling", ["sum", "average", None])
@@ -90,6 +91,9 @@ def test_fit_predict_certify_and_export_images_by_command_line(tmp_path, capsys)
     np.savez(data, X=X, y=labels)
     fit = ["fit", str(data), "--architecture", "convolutional:kernel_size=2,stride=2", "--beta", "0.02", "--out"]
     assert main([*fit, str(model), "--seed", "0", "--tol", "1e-2"]) == 0
+    with pytest.raises(SystemExit):
+        main([*fit, str(model), "--report", str(tmp_path / "report.html")])
+    assert "--report is for columns" in capsys.readouterr().err
     loaded = load(model)
     assert isinstance(loaded, Model)
     assert loaded.input_shape == (4, 4, 1)
@@ -115,6 +119,8 @@ def test_models_of_estimators_keep_the_shape_of_a_sample(tmp_path):
     np.testing.assert_array_equal(model.predict(X), est.predict(X))
     with pytest.raises(ValueError, match=r"X must have shape \(n, 16\)"):
         model.predict(X[:, :3])
+    with pytest.raises(ValueError, match=r"a report is about columns.*\(4, 4, 1\)"):
+        write_report(tmp_path / "report.html", model, X, labels)
     places = ReLURegressor(0.5, architecture=Convolutional(2, 2, pooling=None), random_state=0)
     places.fit(X, np.zeros((len(X), 2, 2)) + np.arange(2.0))
     with pytest.raises(ValueError, match="one target for each sample"):

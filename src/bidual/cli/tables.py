@@ -14,7 +14,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,7 @@ def _read_npz(path: Path) -> Table:
             f"{path} needs a two-dimensional array X of numbers (or one of images or sequences); it holds "
             f"{_shapes(arrays)}"
         )
-    shape, X = X.shape[1:] if X.ndim > 2 else None, X.reshape(len(X), prod(X.shape[1:]))
+    shape, X = X.shape[1:] if X.ndim > 2 else None, X.reshape(len(X), math.prod(X.shape[1:]))
     names = [str(name) for name in arrays.get("feature_names", [f"x{j}" for j in range(X.shape[1])])]
     if len(names) != X.shape[1]:
         raise ValueError(f"{path}: X has {X.shape[1]} columns, feature_names has {len(names)}")

@@ -78,6 +78,8 @@ def write_report(
         history = getattr(model, "history_", None) if history is None else history
         tol = getattr(model, "tol", None) if tol is None else tol
         model = Model.of(model, n_rows=len(y), target=target)
+    if model.input_shape is not None:
+        raise ValueError(f"a report is about columns, but this model takes samples of shape {model.input_shape}")
     text = page(
         model,
         X,
