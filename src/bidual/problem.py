@@ -359,7 +359,8 @@ class ParallelProblem(Problem):
     def leaves(self, U: FloatArray) -> FloatArray:
         """Pre-activations of the leaves of weights ``U (K, T p)``, ``(n, K, T)``."""
         T = self.tree.leaves
-        return (self.M @ U.reshape(-1, self.M.shape[1]).T).reshape(len(self.M), -1, T)
+        # rows last in memory, which is what the loops over trees are fast with
+        return (U.reshape(-1, self.M.shape[1]) @ self.M.T).reshape(-1, T, len(self.M)).transpose(2, 0, 1)
 
     def hidden_of(self, neurons: Neurons) -> FloatArray:
         assert isinstance(neurons, SubNetworks)

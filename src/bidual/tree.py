@@ -16,8 +16,9 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
+from numba import njit
 
-from bidual._typing import BoolArray, FloatArray
+from bidual._typing import Array, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -60,37 +61,32 @@ class Tree:
         """Number of signs."""
         return self.nodes - 1
 
+    @cached_property
+    def parents(self) -> IntArray:
+        """The node above each node but the root."""
+        starts = np.cumsum(self.sizes)
+        return np.concatenate(
+            [start + np.arange(size) // m for m, size, start in zip(self.widths, self.sizes, starts, strict=False)]
+        )
+
     def masks(self, pre: FloatArray, signs: FloatArray) -> BoolArray:
         """Which nodes are active, ``(n, K, nodes)``, for pre-activations of the leaves ``(n, K, T)``."""
-        return np.concatenate(self._climb(pre, signs)[1], axis=2)
+        masks = np.empty((pre.shape[1], self.nodes, pre.shape[0]), dtype=np.bool_)
+        _activities(_rows_last(pre), _plain(signs), self.parents, masks)
+        return masks.transpose(2, 0, 1)
 
     def value(self, pre: FloatArray, signs: FloatArray) -> FloatArray:
         """What the roots compute, ``(n, K)``."""
-        return self._climb(pre, signs)[0]
+        value = np.empty(pre.shape[1::-1])
+        _climb(_rows_last(pre), _plain(signs), self.parents, value, np.empty((0, 0, 0)))
+        return value.T
 
     def gates(self, pre: FloatArray, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What the roots compute, and its derivatives by the pre-activations of the leaves, ``(n, K, T)``."""
-        value, active = self._climb(pre, signs)
-        gates: FloatArray = active[-1].astype(np.float64)
-        end = self.edges
-        for m, size, now in zip(self.widths[::-1], self.sizes[-2::-1], active[-2::-1], strict=True):
-            step = (now * signs[:, end - size : end]).reshape(*gates.shape, m)
-            step *= gates[..., None]
-            gates = step.reshape(*gates.shape[:2], size)
-            end -= size
-        return value, gates
-
-    def _climb(self, pre: FloatArray, signs: FloatArray) -> tuple[FloatArray, list[BoolArray]]:
-        n, K, _ = pre.shape
-        active, start = [pre >= 0], 0
-        hidden = np.maximum(pre, 0.0)
-        for m, size in zip(self.widths, self.sizes, strict=False):
-            s = signs[:, start : start + size].reshape(K, size // m, m)
-            hidden = np.einsum("nkgm,kgm->nkg", hidden.reshape(n, K, size // m, m), s)
-            active.append(hidden >= 0)
-            np.maximum(hidden, 0.0, out=hidden)
-            start += size
-        return hidden[:, :, 0], active
+        rows_last = _rows_last(pre)
+        value, gates = np.empty(pre.shape[1::-1]), np.empty(rows_last.shape)
+        _climb(rows_last, _plain(signs), self.parents, value, gates)
+        return value.T, gates.transpose(2, 0, 1)
 
     def coefficients(self, masks: BoolArray, signs: FloatArray) -> list[FloatArray]:
         r"""How the leaves enter the levels on a fixed pattern.
@@ -111,3 +107,61 @@ class Tree:
             levels.append(now)
             start, below = start + size, self.leaves // self.sizes[len(levels) - 1]
         return [*levels, now * masks[..., -1:]]
+
+
+def _plain(array: FloatArray) -> FloatArray:
+    """One layout in memory: the loops below are compiled once."""
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _rows_last(pre: FloatArray) -> FloatArray:
+    """``(n, K, T)`` as ``(K, T, n)``: the loops over rows are the innermost ones, which the compiler vectorises."""
+    return _plain(pre.transpose(1, 2, 0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _climb(pre: Array, signs: Array, parents: Array, value: Array, gates: Array) -> None:
+    """Fill ``value (K, n)`` and, unless they are empty, ``gates (K, T, n)``."""
+    K, T, n = pre.shape
+    edges = len(parents)
+    node, slope = np.empty((edges + 1, n)), np.empty((edges + 1, n))
+    for k in range(K):
+        _pre_activations(pre[k], signs[k], parents, node)
+        root, out = node[edges], value[k]
+        for i in range(n):
+            out[i] = max(root[i], 0.0)
+        if gates.size:
+            _switch(root, 1.0, slope[edges])
+            for j in range(edges - 1, -1, -1):
+                _switch(node[j], signs[k, j], slope[j])
+                above, here = slope[parents[j]], slope[j]
+                for i in range(n):
+                    here[i] *= above[i]
+            gates[k] = slope[:T]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _activities(pre: Array, signs: Array, parents: Array, masks: Array) -> None:
+    """Fill ``masks (K, nodes, n)``."""
+    node = np.empty((len(parents) + 1, pre.shape[2]))
+    for k in range(len(pre)):
+        _pre_activations(pre[k], signs[k], parents, node)
+        masks[k] = node >= 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pre_activations(leaves: Array, signs: Array, parents: Array, node: Array) -> None:
+    """Of all nodes ``(nodes, n)``: children come before their parents."""
+    node[: len(leaves)] = leaves
+    node[len(leaves) :] = 0.0
+    for j in range(len(parents)):
+        here, above, sign = node[j], node[parents[j]], signs[j]
+        for i in range(len(here)):
+            above[i] += sign * max(here[i], 0.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _switch(node: Array, sign: float, slope: Array) -> None:
+    """The sign where a node is active, zero elsewhere."""
+    for i in range(len(node)):
+        slope[i] = sign if node[i] >= 0.0 else 0.0

@@ -1,4 +1,8 @@
-"""Moving all branches downhill: the usual training, by L-BFGS. It has no guarantee, but finds good cells quickly."""
+"""Moving all branches downhill: the usual training. It has no guarantee, but finds good cells quickly.
+
+L-BFGS is fast until it meets the kinks of the ReLUs, at which it ends. Adam, whose steps have their length whatever
+they bring, then gets across them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from scipy.optimize import minimize
 from bidual._typing import FloatArray
 from bidual.losses import Loss
 from bidual.problem import ParallelProblem, SubNetworks
+
+#: Adam: steps, their first length (relative to the weights, falling to zero along a cosine) and the two averages.
+STEPS, RATE, MOMENTUM, DECAY = 200, 0.04, 0.9, 0.99
 
 
 def descend(
@@ -50,8 +57,8 @@ def descend(
         penalised = x[: cut[1]]
         objective = loss.value(F, Y, w) + 0.5 * beta * float(penalised @ penalised)
         dF = loss.gradient(F, Y, w)
-        gates *= (dF @ alpha.T)[:, :, None]
-        dU = gates.reshape(len(M), -1).T @ M
+        gates *= (alpha @ dF.T).T[:, :, None]
+        dU = gates.transpose(1, 2, 0).reshape(-1, len(M)) @ M
         parts = [dU.ravel() + beta * U.ravel(), (phi.T @ dF + beta * alpha).ravel()]
         return objective, np.concatenate([*parts, dF.sum(axis=0) if len(b) else b])
 
@@ -63,5 +70,26 @@ def descend(
     start = np.concatenate([branches.U.ravel(), branches.alpha.ravel(), free])
     options = {"maxiter": max_iter, "maxcor": 20, "maxfun": 2 * max_iter, "ftol": tol, "gtol": 1e-10}
     found = minimize(value, start, jac=True, method="L-BFGS-B", callback=ask, options=options)
-    U, alpha, b = unpack(found.x)
+    U, alpha, b = unpack(_adam(value, found.x, stop))
     return replace(branches, U=U, alpha=alpha, intercept=b if len(b) else branches.intercept)
+
+
+def _adam(
+    value: Callable[[FloatArray], tuple[float, FloatArray]], x: FloatArray, stop: Callable[[], bool]
+) -> FloatArray:
+    """The best point that Adam meets on its way from ``x``."""
+    best, lowest = x, np.inf
+    first, second = np.zeros_like(x), np.zeros_like(x)
+    length = RATE * float(np.sqrt(np.mean(x**2)))
+    for step in range(STEPS):
+        now, slope = value(x)
+        if now < lowest:
+            best, lowest = x, now
+        if stop():
+            break
+        first = MOMENTUM * first + (1 - MOMENTUM) * slope
+        second = DECAY * second + (1 - DECAY) * slope**2
+        unbiased = np.sqrt(second / (1 - DECAY ** (step + 1))) + 1e-300
+        cosine = 0.5 * (1.0 + np.cos(np.pi * step / STEPS))
+        x = x - length * cosine / (1 - MOMENTUM ** (step + 1)) * first / unbiased
+    return best

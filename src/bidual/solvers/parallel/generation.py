@@ -30,8 +30,8 @@ from bidual.solvers.reduce import reduce_neurons
 PROOF_CELLS = 3_000
 #: Branches that may enter in one round, and the number of rounds without use after which they leave.
 BATCH, REST = 16, 4
-#: Branches to begin with, and steps of a descent.
-BEGIN, DESCENT = 32, 300
+#: Branches to begin with, steps of a descent, and the range of relative decreases at which it stops.
+BEGIN, DESCENT, PRECISION = 32, 300, (1e-9, 3e-6)
 #: Cone rows up to which weights are re-optimised on fixed cells by the conic solver.
 CONIC_ROWS = 12_000
 #: Gap below which descending is rarely of use, and pricing takes more care.
@@ -42,8 +42,6 @@ PATIENCE = 15
 
 def solve_parallel(problem: ParallelProblem, options: Options) -> Solution:
     """Train until the audited relative gap is at most ``options.tol``; on all cells where they are few."""
-    if options.max_neurons is not None:
-        raise ValueError("max_neurons is for two-layer networks: use None with parallel ones")
     began = time.perf_counter()
     every = few_cells(problem, PROOF_CELLS) if problem.n_outputs == 1 else None
     if every is not None:
@@ -111,12 +109,13 @@ class Generation:
         self.epsilon = 1e-2
         self.branches = problem.no_neurons(problem.M.shape[1], np.zeros(problem.n_outputs))
         self.objective = problem.objective(self.branches)
-        self.pool, self.age = self.branches, np.zeros(0, dtype=np.int64)
+        # branches at hand, rounds since their last use, and their magnitudes in the network that came last
+        self.pool, self.age, self.size = self.branches, np.zeros(0, dtype=np.int64), np.zeros(0)
         some = random_branches(problem, BEGIN, rng)
         some = replace(some, U=some.U / np.sqrt(BEGIN), alpha=some.alpha / np.sqrt(BEGIN))
         start = options.start
         if isinstance(start, SubNetworks):
-            some = self.started(start, some.take(np.arange(BEGIN // 4)))
+            some = self.extended(start, unit_cost(some).take(np.arange(BEGIN // 4)))
         self.move(some)
 
     @property
@@ -136,10 +135,13 @@ class Generation:
         return self.interrupt.is_set() or (limit is not None and time.perf_counter() - self.began > limit)
 
     def move(self, branches: SubNetworks) -> None:
-        """Descend from these branches; those that live come to hand."""
-        moved = descend(self.problem, self.loss, branches, DESCENT, 1e-3 * self.options.tol, self.late)
+        """Descend from these branches, the closer the smaller the gap is; those that live come to hand."""
+        tol = float(np.clip(1e-4 * self.gap, *PRECISION))
+        moved = descend(self.problem, self.loss, branches, DESCENT, tol, self.late)
         self.offer(moved)
-        self.take(moved.take(moved.costs > 1e-5 * moved.costs.max(initial=0.0)))
+        moved = moved.take(moved.costs > 1e-5 * moved.costs.max(initial=0.0))
+        self.size[:] = 0.0
+        self.take(moved, moved.costs)
 
     def offer(self, branches: SubNetworks) -> None:
         """Keep the network if it is the best so far."""
@@ -147,12 +149,14 @@ class Generation:
         if objective < self.objective:
             self.objective, self.branches = objective, branches
 
-    def take(self, branches: SubNetworks) -> None:
+    def take(self, branches: SubNetworks, size: FloatArray | float = 0.0) -> None:
         """More branches at hand, before the old ones; one for each cell and side of the output."""
-        joined = unit_cost(branches).joined(self.pool)
-        age = np.concatenate([np.zeros(len(joined) - len(self.pool), dtype=np.int64), self.age])
+        units = unit_cost(branches)
+        joined = replace(units.joined(self.pool), intercept=self.branches.intercept)
+        age = np.concatenate([np.zeros(len(units), dtype=np.int64), self.age])
+        sizes = np.concatenate([np.broadcast_to(size, len(units)), self.size])
         first = distinct(self.problem, joined)
-        self.pool, self.age = joined.take(first), age[first]
+        self.pool, self.age, self.size = joined.take(first), age[first], sizes[first]
 
     def run(self) -> Solution:
         """Rounds until the audited gap is closed."""
@@ -161,8 +165,8 @@ class Generation:
             n_iter += 1
             self.round()
             if self.gap <= self.options.tol:
-                if self.options.audit and not self.late():
-                    self.price(self.bound.V, AUDIT, audit=True)
+                if not self.late():  # rounds miss violations now and then: no gap is believed unseen
+                    self.price(self.bound.V, AUDIT if self.options.audit else CAREFUL, audit=True)
                 if self.gap <= self.options.tol:
                     status = "converged"
                     break
@@ -204,18 +208,28 @@ class Generation:
                 f"gap {self.gap:.1e} (before the audit)",
                 closed(self.gap, self.options.tol),
             )
-        if (self.gap > NEAR or len(self.history) % 6 == 0) and not self.late():
-            self.move(self.started(self.branches, self.pool.take(self.age == 0)))
+        rarely = self.conic and self.gap <= NEAR
+        if not (rarely and len(self.history) % 6) and not self.late():
+            self.move(self.extended(self.branches, self.pool.take(self.age == 0)))
 
-    def started(self, branches: SubNetworks, extra: SubNetworks) -> SubNetworks:
-        """The network with a little of the branches ``extra``."""
-        share = np.sqrt(max(0.1 * self.gap, 1e-6) / max(len(extra), 1))
-        return branches.joined(replace(extra, U=share * extra.U, alpha=share * extra.alpha))
+    def extended(self, branches: SubNetworks, extra: SubNetworks) -> SubNetworks:
+        """The network with as much of the branches ``extra``, which have unit cost, as is best."""
+        units = unit_cost(branches)
+        size = np.concatenate([branches.balanced().costs, np.zeros(len(extra))])
+        step = corrected(self.problem, self.loss, units.joined(extra), size, steps=3)
+        found = step.neurons(units.joined(extra))
+        assert isinstance(found, SubNetworks)
+        return found
+
+    @property
+    def conic(self) -> bool:
+        """Whether weights are re-optimised on the cells at hand by the conic solver."""
+        return self.problem.n_outputs == 1 and self.pool_rows <= CONIC_ROWS
 
     def correct(self) -> FloatArray:
         """The best weights on the cells at hand if they are small, else the best magnitudes; the dual point there."""
         problem = self.problem
-        if problem.n_outputs == 1 and self.pool_rows <= CONIC_ROWS:
+        if self.conic:
             program = LayeredProgram(problem, cells_of(problem, self.pool))
             result = solve_program(program, self.options, self.began)
             self.offer(program.neurons(result))
@@ -223,7 +237,7 @@ class Generation:
             V = dual_point(problem, result.V)
         else:
             loss = self.loss
-            step = corrected(problem, loss, self.pool, np.zeros(len(self.pool)))
+            step = corrected(problem, loss, self.pool, self.size)
             found = step.neurons(self.pool)
             assert isinstance(found, SubNetworks)
             self.offer(found)
@@ -231,7 +245,7 @@ class Generation:
             V = dual_point(problem, -loss.gradient(step.F, problem.Y, problem.w))
         self.age = np.where(used > 1e-6 * used.max(initial=0.0), 0, self.age + 1)
         kept = self.age < REST
-        self.pool, self.age = self.pool.take(kept), self.age[kept]
+        self.pool, self.age, self.size = self.pool.take(kept), self.age[kept], self.size[kept]
         return V
 
     @property

@@ -18,9 +18,12 @@ from bidual.solvers.parallel.cells import cells_of, random_branches, random_sign
 
 #: Branches that pricing starts from and how many it polishes: in the first rounds, the later ones and the audit.
 ROUND, CAREFUL, AUDIT = (64, 8), (128, 16), (384, 48)
-#: Steps of the ascent, the one after which only the best go on, and their lengths.
-STEPS, SIEVE, LENGTHS = 25, 4, (1.0, 0.4, 0.1, 0.02)
-#: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of a cone that it can afford.
+#: First lengths of the steps of an ascent (each branch has one of them), by how much all steps are shortened in how
+#: many steps, and after which steps only the best go on, with their share. Steps that shrink whatever they bring get
+#: across kinks, at which steps that must bring something end; too long ones lead all branches to the same few.
+FIRST, SHRINK, STEPS, SIEVES = (0.2, 0.5), 1 / 40, 60, {6: 0.5, 15: 0.4, 30: 0.5}
+#: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of all cones that it can
+#: afford in a round.
 HOPS, NEIGHBOURS, ENTRIES = 12, 6, 40_000
 #: Entries of the arrays of one batch of the ascent.
 BATCH_ENTRIES = 4_000_000
@@ -45,8 +48,7 @@ class Search:
     def ascend(self, branches: SubNetworks, V: FloatArray) -> tuple[SubNetworks, FloatArray]:
         """Branches reached from these, each towards its own head, and the values there."""
         problem = self.problem
-        size = len(problem.M) * problem.tree.leaves * len(LENGTHS)
-        some = max(1, BATCH_ENTRIES // max(size, 1))
+        some = max(1, BATCH_ENTRIES // max(len(problem.M) * problem.tree.leaves, 1))
         if len(branches) > some:
             index = np.array_split(np.arange(len(branches)), -(-len(branches) // some))
             parts = [self.ascend(branches.take(i), V) for i in index]
@@ -54,37 +56,32 @@ class Search:
             for part, _ in parts[1:]:
                 joined = joined.joined(part)
             return joined, np.concatenate([values for _, values in parts])
-        U, lengths = branches.U.copy(), np.array(LENGTHS)[:, None, None]
-        best = np.full(len(U), -np.inf)
+        U, pull = branches.U.copy(), (branches.alpha @ V.T).T
+        best, towards = self._slopes(U, branches.signs, pull)
+        top, first = U.copy(), self.rng.choice(FIRST, size=(len(U), 1))
         moving = np.arange(len(U))
-        alpha, signs = branches.alpha, branches.signs
         for step in range(STEPS):
-            pre = problem.leaves(U[moving])
-            phi, gates = problem.tree.gates(pre, signs[moving])
-            pull = V @ alpha[moving].T
-            if step == 0:
-                best = np.einsum("nk,nk->k", phi, pull)
-            gates *= pull[:, :, None]
-            gradient = (gates.reshape(len(problem.M), -1).T @ problem.M).reshape(len(moving), -1)
-            norms = np.linalg.norm(gradient, axis=1, keepdims=True)
-            target = np.where(norms > 0, gradient / np.where(norms > 0, norms, 1.0), U[moving])
-            trials = U[moving] + lengths * (target - U[moving])
-            trials /= np.maximum(np.linalg.norm(trials, axis=2, keepdims=True), 1e-300)
-            flat = trials.reshape(-1, U.shape[1])
-            hidden = problem.tree.value(problem.leaves(flat), np.tile(signs[moving], (len(LENGTHS), 1)))
-            values = np.einsum("nlk,nk->lk", hidden.reshape(len(V), len(LENGTHS), -1), pull)
-            k, each = values.argmax(axis=0), np.arange(len(moving))
-            better = values.max(axis=0) > best[moving] + 1e-9 * np.abs(best[moving])
-            U[moving[better]] = trials[k, each][better]
-            best[moving[better]] = values.max(axis=0)[better]
-            moving = moving[better]
-            if step == SIEVE:  # most of the hopeless can be told by now
-                moving = moving[best[moving] >= np.quantile(best, 0.7)]
-            if not len(moving):
-                break
-        moved = replace(branches, U=U)
+            length = first[moving] * SHRINK ** (step / STEPS)
+            trial = (1.0 - length) * U[moving] + length * towards[moving]
+            trial /= np.maximum(np.linalg.norm(trial, axis=1, keepdims=True), 1e-300)
+            U[moving] = trial
+            values, towards[moving] = self._slopes(trial, branches.signs[moving], pull[:, moving])
+            better = values > best[moving]
+            top[moving[better]], best[moving[better]] = trial[better], values[better]
+            if step in SIEVES:  # most of the hopeless can be told by now
+                moving = moving[best[moving] >= np.quantile(best[moving], 1.0 - SIEVES[step])]
+        moved = replace(branches, U=top)
         values, heads = self.values(moved, V)
         return replace(moved, alpha=heads), values
+
+    def _slopes(self, U: FloatArray, signs: FloatArray, pull: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What branches with leaves ``U`` are worth to the rows ``pull``, and the unit vectors of steepest ascent."""
+        problem = self.problem
+        phi, gates = problem.tree.gates(problem.leaves(U), signs)
+        gates *= pull[:, :, None]
+        gradient = (gates.transpose(1, 2, 0).reshape(-1, len(problem.M)) @ problem.M).reshape(U.shape)
+        norms = np.linalg.norm(gradient, axis=1, keepdims=True)
+        return (phi * pull).sum(axis=0), np.where(norms > 0, gradient / np.where(norms > 0, norms, 1.0), U)
 
     def starts(self, V: FloatArray, near: SubNetworks, count: int) -> SubNetworks:
         """Random branches with heads up and down, and the neighbourhood of ``near``."""
@@ -112,18 +109,19 @@ class Search:
         found, values = self.ascend(self.starts(V, near, starts), V)
         order = np.argsort(-values, kind="stable")
         found, values = found.take(order), values[order]
-        if self.affordable:
-            best, top = self.polish(found.take(np.arange(min(polished, len(found)))), V)
+        some = min(polished, len(found), self.affordable * polished // ROUND[1])
+        if some:
+            best, top = self.polish(found.take(np.arange(some)), V)
             found, values = best.joined(found), np.concatenate([top, values])
             order = np.argsort(-values, kind="stable")
             found, values = found.take(order), values[order]
         return found, values
 
     @property
-    def affordable(self) -> bool:
-        """Whether a cone is small enough to be polished in."""
+    def affordable(self) -> int:
+        """Branches that a round can polish."""
         n, p = self.problem.M.shape
-        return n * self.problem.tree.nodes * p * self.problem.tree.leaves <= ENTRIES
+        return ENTRIES // max(n * self.problem.tree.nodes * p * self.problem.tree.leaves, 1)
 
     def polish(self, branches: SubNetworks, V: FloatArray) -> tuple[SubNetworks, FloatArray]:
         """Branches no worse than these that are the best of their own cone and of those around."""
