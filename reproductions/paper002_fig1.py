@@ -36,7 +36,7 @@ def run(context: Context) -> Outcome:
     X, y = spiral(N, 0.0, 0)
     X_test, y_test = spiral(400, 0.01, 1)
     beta = BETA_PAPER / N
-    limit = context.pick(quick=10.0, default=60.0)
+    limit = context.pick(quick=20.0, default=600.0)
     models = {
         "two layers, 50 patterns": ReLURegressor(beta, method="sampled", n_patterns=50, random_state=0),
         "two layers": ReLURegressor(beta, tol=1e-2, time_limit=limit, random_state=0),

@@ -42,8 +42,8 @@ def run(context: Context) -> Outcome:
         fits = _straightness(k, np.log(seen)), _straightness(np.log(k), np.log(seen))
         ranks = [prices.rank_for(factor) for factor in FACTORS]
         # of a loss of bounded slope the factor minus one is proportional to 1 / beta
-        alone = [BETA * (prices.factors[rank - 1] - 1.0) for rank in (held, len(sigma) // 2)]
-        concentrated.append(held <= 0.1 * len(sigma))
+        alone = [BETA * float(prices.factors[rank - 1] - 1.0) for rank in (held, len(sigma) // 2)]
+        concentrated.append(held <= 0.2 * len(sigma))
         exponential.append(fits[0] > fits[1])
         useful.append(ranks[0] <= 0.5 * len(sigma))
         rows.append((name, len(X), len(sigma), held, *fits, *ranks, *alone))
@@ -59,16 +59,17 @@ def run(context: Context) -> Outcome:
     ]  # fmt: skip
     note = (
         f"Ranks by `bidual.low_rank`: the smallest with 1 + sqrt(m1) R sigma / beta at most the factor, for m1 = {M1}, "
-        f"beta = {BETA:g} and the cross-entropy (mean over the rows). The last two columns turn it round: the beta from "
-        "which a factor of two is guaranteed, at the rank that holds 95 % of the squares and at half of the full rank. "
-        f"Decays are fitted to the singular values above {FLOOR:g} of the largest, as a straight line of log sigma over "
-        "the index (exponential) and over its logarithm (power law)."
+        f"beta = {BETA:g} and the cross-entropy (mean over the rows). The last two columns turn it round: the beta "
+        "from which a factor of two is guaranteed, at the rank that holds 95 % of the squares and at half of the full "
+        f"rank. Decays are fitted to the singular values above {FLOOR:g} of the largest, as a straight line of log "
+        "sigma over the index (exponential) and over its logarithm (power law). The claim holds if a fifth of the "
+        "directions have those 95 %, the exponential fits better, and half of the rank is enough for a factor of two."
     )
     return Outcome(
         judge(all(concentrated), all(exponential), all(useful)),
         ours="; ".join(
-            f"{row[0]}: {row[3]} of {row[2]} directions hold 95 % of the squares, Theorem 2 asks for rank {row[6]} for a "
-            f"factor of {FACTORS[0]:g}"
+            f"{row[0]}: {row[3]} of {row[2]} directions hold 95 % of the squares, Theorem 2 asks for rank {row[6]} for "
+            f"a factor of {FACTORS[0]:g}"
             for row in rows
         ),
         sizes=f"{n} rows",

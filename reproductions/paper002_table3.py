@@ -43,8 +43,8 @@ PAPER = {
 }
 #: Differences of accuracies that count as a tie: the splits of the paper are not known.
 TIE = 0.01
-#: Neurons of the first layer of a branch (the paper: 100), and branches of the descent, as in the paper.
-M1, K, BETA = 5, 40, 0.5
+#: Neurons of the first layer of a branch (the paper: 100), and branches and beta of the descent, as in the paper.
+M1, K, BETA = 3, 40, 0.5
 
 
 @experiment(
@@ -63,28 +63,29 @@ def run(context: Context) -> Outcome:
         began = time.process_time()
         scores = np.array([_split(arrays, seed) for seed in range(splits)])
         spent += time.process_time() - began
-        three, two, adam = scores.mean(axis=0)
-        best = max(PAPER[name])
+        three, two, chosen, adam = scores.mean(axis=0)
         against_adam.append(_compare(three, adam))
-        against_paper.append(_compare(max(three, two), best))
+        against_paper.append(_compare(chosen, max(PAPER[name])))
         published = " | ".join(f"{value:.3f}" for value in PAPER[name])
         rows.append(
-            f"| {name} | {three:.3f} ± {scores[:, 0].std():.3f} | {two:.3f} ± {scores[:, 1].std():.3f} | {adam:.3f} | "
-            f"{published} | {against_paper[-1]} |"
+            f"| {name} | {three:.3f} ± {scores[:, 0].std():.3f} | {two:.3f} ± {scores[:, 1].std():.3f} | {chosen:.3f} "
+            f"| {adam:.3f} | {published} | {against_paper[-1]} |"
         )
         context.log(rows[-1])
     count = {word: against_paper.count(word) for word in ("win", "tie", "loss")}
     at_least = sum(word != "loss" for word in against_adam)
     share = at_least / len(names)
     header = [
-        "| set | three layers | two layers | Adam, ours | paper: SGD | SGD, convex | Adam | Adam, convex | ours |",
-        "|" + "---|" * 9,
+        "| set | three layers | two layers | chosen | Adam, ours | paper: SGD | SGD, convex | Adam | Adam, convex "
+        "| chosen against the paper's best |",
+        "|" + "---|" * 10,
     ]
     text = (
-        f"Means and deviations over {splits} splits. Ours: m1 = {M1}, logistic loss, beta of three-fold "
-        f"cross-validation. Adam: m1 = {M1}, K = {K}, the paper's beta {BETA} / n. The last column compares the better "
-        f"of our two models with the paper's best column, a difference of {TIE} being a tie; the paper has one split, "
-        "which is not known, and chose its columns after the fact."
+        f"Means and deviations over {splits} splits. Ours: m1 = {M1}, logistic loss, columns standardised on the "
+        "training rows, beta of the best log-loss in three-fold cross-validation on them; `chosen` is the better of "
+        f"the two models by that log-loss, split by split. Adam: m1 = {M1}, K = {K}, the paper's beta {BETA} / n. The "
+        f"last column is about `chosen` and the best of the paper's four columns, a difference of {TIE} being a tie. "
+        "The paper has one split, which is not known, and its best column is known only from the test rows."
     )
     return Outcome(
         Verdict.HOLDS if share >= 0.9 else Verdict.PARTLY if share >= 0.5 else Verdict.FAILS,
@@ -99,26 +100,29 @@ def _compare(ours: float, theirs: float) -> str:
     return "tie" if abs(ours - theirs) <= TIE else "win" if ours > theirs else "loss"
 
 
-def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, float]:
-    """Accuracies on the test rows of one split: three layers, two layers, Adam."""
+def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, float, float]:
+    """Accuracies on the test rows of one split: three layers, two layers, the one chosen of them, Adam."""
     X, y = arrays["X"].astype(np.float64), arrays["y"]
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
     scaler = StandardScaler().fit(X)
     X, X_test = scaler.transform(X), scaler.transform(X_test)
-    found = []
+    reached, believed = [], []
     for architecture, rounds in ((Parallel(M1), 1), ("two_layer", 30)):
         model = ReLUClassifierCV(
             architecture=architecture,
-            n_betas=4,
-            beta_min_ratio=4e-3,
+            n_betas=5,
+            beta_min_ratio=1e-3,
             cv=3,
+            scoring="neg_log_loss",
             tol=5e-2,
             max_iter=rounds,
             random_state=seed,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found.append(float(model.fit(X, y).score(X_test, y_test)))
+            model.fit(X, y)
+        reached.append(float(model.score(X_test, y_test)))
+        believed.append(float(model.mean_score_[model.best_index_]))
     signs = np.where(y == y.max(), 1.0, -1.0)
     module = ParallelModule([X.shape[1], M1, 1, 1], K, bias=True, intercept=True, seed=seed)
     descend(
@@ -126,4 +130,4 @@ def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, fl
         rate=1e-2, epochs=200, records=1,
     )  # fmt: skip
     right = (module.network().predict(X_test) > 0) == (y_test == y.max())
-    return found[0], found[1], float(right.mean())
+    return reached[0], reached[1], reached[int(np.argmax(believed))], float(right.mean())

@@ -16,8 +16,13 @@ from scipy.linalg import block_diag
 from bidual import Certificate, Parallel, ParallelNetwork, ReLUClassifier, ReLURegressor, beta_max, certify, load
 from bidual.arrangements.enumerate import TooManyPatternsError
 from bidual.arrangements.layered import enumerate_layered
+from bidual.certificates.layered import LayeredBounds
 from bidual.certificates.oracle import PatternProof
+from bidual.losses import get_loss
 from bidual.solvers.parallel import generation
+from bidual.solvers.parallel.cells import all_cells
+from bidual.solvers.parallel.pricing import search_parallel
+from bidual.training import TrainingSet
 
 from .helpers import cvxpy_loss, gap_may_stay_open, gaussian_problem, lp_patterns, with_ones
 
@@ -172,6 +177,48 @@ def test_adaptive_training_finds_the_exact_optimum(m1, monkeypatch):
     assert adaptive.objective_ >= exact.lower_bound_
     assert not adaptive.certificate_.rigorous
     assert adaptive.gap_ <= 1e-4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pricing_finds_the_largest_value_of_the_dual_constraint(seed):
+    """Over all cells it is known; steps that must each bring something end at kinks far below it."""
+    X, y, _ = gaussian_problem(seed, n=7)
+    data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.02, architecture=Parallel(2), **PAPER)
+    problem = data.problem
+    V = np.random.default_rng(seed).standard_normal((7, 1)) / 7
+    largest = LayeredBounds(problem, all_cells(problem)).lower_bound(V).oracle_bound
+    assert search_parallel(problem, V, seed) == pytest.approx(largest, rel=1e-3)
+
+
+def test_adaptive_training_ends_below_gradient_descent_on_many_branches():
+    torch = pytest.importorskip("torch")
+    from bidual.networks.parallel_torch import ParallelModule
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(60)
+    module = ParallelModule([3, 3, 1, 1], 40, bias=True, intercept=True, seed=0)
+    stepper = torch.optim.Adam(module.parameters(), lr=1e-2)
+    inputs, targets = torch.as_tensor(X), torch.as_tensor(y)[:, None]
+    for _ in range(500):
+        stepper.zero_grad()
+        (0.5 * ((module(inputs) - targets) ** 2).mean() + 1e-3 * module.path_norm()).backward()
+        stepper.step()
+    with gap_may_stay_open():
+        ours = ReLURegressor(1e-3, architecture=Parallel(3), max_iter=4, tol=1e-2, random_state=0).fit(X, y)
+    assert ours.objective_ < 0.98 * module.network().objective(X, y, beta=1e-3)
+
+
+def test_max_neurons_limits_the_branches_and_the_gap_says_what_it_costs():
+    X, y, _ = gaussian_problem(4, n=12)
+    with gap_may_stay_open():
+        wide, narrow = (
+            ReLURegressor(1e-3, architecture=Parallel(2), tol=1e-3, max_neurons=k, random_state=0).fit(X, y)
+            for k in (50, 2)
+        )
+    assert narrow.network_.n_branches <= 2 < wide.network_.n_branches
+    assert narrow.objective_ > wide.objective_
+    assert narrow.gap_ > wide.gap_
 
 
 def test_sampled_training_is_between_the_optimum_and_its_own_bound():

@@ -69,7 +69,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     time_limit : float or None, default=None
         Seconds after which the best network so far is returned with its gap.
     max_neurons : int or None, default=None
-        Largest width of the network of "adaptive"; the gap then tells what the narrowness costs.
+        Largest width of the network of "adaptive" (of parallel networks: number of branches); the gap then tells what
+        the narrowness costs.
     audit : bool or "auto", default="auto"
         Whether "adaptive" checks its gap by a wider search before it says that it is done; "auto": if ``tol <= 1e-3``.
     warm_start : bool, default=False

@@ -36,6 +36,8 @@ BEGIN, DESCENT, PRECISION = 32, 300, (1e-9, 3e-6)
 CONIC_ROWS = 12_000
 #: Gap below which descending is rarely of use, and pricing takes more care.
 NEAR = 0.02
+#: Descents of a network that was made narrow.
+NARROW = 4
 #: Rounds without progress after which there will be none.
 PATIENCE = 15
 
@@ -43,7 +45,9 @@ PATIENCE = 15
 def solve_parallel(problem: ParallelProblem, options: Options) -> Solution:
     """Train until the audited relative gap is at most ``options.tol``; on all cells where they are few."""
     began = time.perf_counter()
-    every = few_cells(problem, PROOF_CELLS) if problem.n_outputs == 1 else None
+    # of few branches the convex programs know nothing
+    small = problem.n_outputs == 1 and options.max_neurons is None
+    every = few_cells(problem, PROOF_CELLS) if small else None
     if every is not None:
         return solve_finite(problem, every, options, began)  # type: ignore[arg-type]
     if not problem.loss.finite:
@@ -177,6 +181,10 @@ class Generation:
             if since >= PATIENCE:
                 status = "stopped: no further progress"
                 break
+        width = self.options.max_neurons
+        if width is not None and len(self.branches.balanced()) > width:
+            self.narrow(width)
+            status = f"limited to max_neurons={width}"
         branches = reduce_neurons(self.problem, self.branches, 0.01 * self.options.tol)
         objective = self.problem.objective(branches)
         elapsed = time.perf_counter() - self.began
@@ -211,6 +219,17 @@ class Generation:
         rarely = self.conic and self.gap <= NEAR
         if not (rarely and len(self.history) % 6) and not self.late():
             self.move(self.extended(self.branches, self.pool.take(self.age == 0)))
+
+    def narrow(self, width: int) -> None:
+        """Replace the best network by one of at most ``width`` branches."""
+        rank = np.argsort(-self.branches.costs, kind="stable")[:width]
+        few = self.branches.take(np.sort(rank))
+        self.objective = np.inf
+        for _ in range(NARROW):
+            few = self.extended(few, few.take(np.arange(0)))
+            self.offer(few)
+            few = descend(self.problem, self.loss, few, DESCENT, PRECISION[0])
+            self.offer(few)
 
     def extended(self, branches: SubNetworks, extra: SubNetworks) -> SubNetworks:
         """The network with as much of the branches ``extra``, which have unit cost, as is best."""
