@@ -9,7 +9,9 @@ from bidual import LayerwiseClassifier, LayerwiseNetwork, Parallel, ReLUClassifi
 from reproductions.framework import Context, Outcome, Verdict, experiment, table
 from reproductions.principal import SETS, principal
 
-BETA = 1e-3
+#: Of the mean loss. At the 1e-3 of the paper the first stage fits its few rows here without error, and leaves nothing
+#: to the others.
+BETA = 1e-2
 #: Gain in accuracy, in per cent, that counts as one: about one standard error of 2000 test rows.
 GAIN = 1.0
 

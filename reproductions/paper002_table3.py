@@ -110,8 +110,8 @@ def _split(arrays: dict[str, NDArray[Any]], seed: int) -> tuple[float, float, fl
     for architecture, rounds in ((Parallel(M1), 1), ("two_layer", 30)):
         model = ReLUClassifierCV(
             architecture=architecture,
-            n_betas=5,
-            beta_min_ratio=1e-3,
+            n_betas=4,
+            beta_min_ratio=3e-3,
             cv=3,
             scoring="neg_log_loss",
             tol=5e-2,

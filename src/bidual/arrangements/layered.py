@@ -116,8 +116,8 @@ class LayeredPatterns:
 def layered_patterns_of(tree: Tree, pre: FloatArray, signs: FloatArray) -> LayeredPatterns:
     """The distinct cells of branches with these pre-activations of the leaves ``(n, K, T)`` and signs."""
     masks = np.ascontiguousarray(tree.masks(pre, signs).swapaxes(0, 1))
-    K = len(masks)
-    first, _ = unique_rows(np.column_stack([masks.reshape(K, -1), signs > 0]))
+    K, n, nodes = masks.shape
+    first, _ = unique_rows(np.column_stack([masks.reshape(K, n * nodes), signs > 0]))
     return LayeredPatterns(tree, masks[first], signs[first])
 
 

@@ -243,7 +243,7 @@ class Generation:
     @property
     def conic(self) -> bool:
         """Whether weights are re-optimised on the cells at hand by the conic solver."""
-        return self.problem.n_outputs == 1 and self.pool_rows <= CONIC_ROWS
+        return self.problem.n_outputs == 1 and 0 < self.pool_rows <= CONIC_ROWS
 
     def correct(self) -> FloatArray:
         """The best weights on the cells at hand if they are small, else the best magnitudes; the dual point there."""
