@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
-from numba import njit
 
-from bidual._typing import Array, BoolArray, FloatArray, IntArray
+from bidual._typing import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ class Tree:
     def masks(self, pre: FloatArray, signs: FloatArray) -> BoolArray:
         """Which nodes are active, ``(n, K, nodes)``, for pre-activations of the leaves ``(n, K, T)``."""
         masks = np.empty((pre.shape[1], self.nodes, pre.shape[0]), dtype=np.bool_)
-        _activities(_rows_last(pre), _plain(signs), self.parents, masks)
+        _kernels().activities(_rows_last(pre), _plain(signs), self.parents, masks)
         return masks.transpose(2, 0, 1)
 
     def value(self, pre: FloatArray, signs: FloatArray) -> FloatArray:
         """What the roots compute, ``(n, K)``."""
         value = np.empty(pre.shape[1::-1])
-        _climb(_rows_last(pre), _plain(signs), self.parents, value, np.empty((0, 0, 0)))
+        _kernels().climb(_rows_last(pre), _plain(signs), self.parents, value, np.empty((0, 0, 0)))
         return value.T
 
     def gates(self, pre: FloatArray, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What the roots compute, and its derivatives by the pre-activations of the leaves, ``(n, K, T)``."""
         rows_last = _rows_last(pre)
         value, gates = np.empty(pre.shape[1::-1]), np.empty(rows_last.shape)
-        _climb(rows_last, _plain(signs), self.parents, value, gates)
+        _kernels().climb(rows_last, _plain(signs), self.parents, value, gates)
         return value.T, gates.transpose(2, 0, 1)
 
     def coefficients(self, masks: BoolArray, signs: FloatArray) -> list[FloatArray]:
@@ -109,59 +109,18 @@ class Tree:
         return [*levels, now * masks[..., -1:]]
 
 
+def _kernels() -> Any:
+    """The compiled loops; ``import bidual`` does without the compiler."""
+    from bidual import _kernels
+
+    return _kernels
+
+
 def _plain(array: FloatArray) -> FloatArray:
-    """One layout in memory: the loops below are compiled once."""
+    """One layout in memory: the loops are compiled once."""
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def _rows_last(pre: FloatArray) -> FloatArray:
     """``(n, K, T)`` as ``(K, T, n)``: the loops over rows are the innermost ones, which the compiler vectorises."""
     return _plain(pre.transpose(1, 2, 0))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _climb(pre: Array, signs: Array, parents: Array, value: Array, gates: Array) -> None:
-    """Fill ``value (K, n)`` and, unless they are empty, ``gates (K, T, n)``."""
-    K, T, n = pre.shape
-    edges = len(parents)
-    node, slope = np.empty((edges + 1, n)), np.empty((edges + 1, n))
-    for k in range(K):
-        _pre_activations(pre[k], signs[k], parents, node)
-        root, out = node[edges], value[k]
-        for i in range(n):
-            out[i] = max(root[i], 0.0)
-        if gates.size:
-            _switch(root, 1.0, slope[edges])
-            for j in range(edges - 1, -1, -1):
-                _switch(node[j], signs[k, j], slope[j])
-                above, here = slope[parents[j]], slope[j]
-                for i in range(n):
-                    here[i] *= above[i]
-            gates[k] = slope[:T]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _activities(pre: Array, signs: Array, parents: Array, masks: Array) -> None:
-    """Fill ``masks (K, nodes, n)``."""
-    node = np.empty((len(parents) + 1, pre.shape[2]))
-    for k in range(len(pre)):
-        _pre_activations(pre[k], signs[k], parents, node)
-        masks[k] = node >= 0.0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _pre_activations(leaves: Array, signs: Array, parents: Array, node: Array) -> None:
-    """Of all nodes ``(nodes, n)``: children come before their parents."""
-    node[: len(leaves)] = leaves
-    node[len(leaves) :] = 0.0
-    for j in range(len(parents)):
-        here, above, sign = node[j], node[parents[j]], signs[j]
-        for i in range(len(here)):
-            above[i] += sign * max(here[i], 0.0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _switch(node: Array, sign: float, slope: Array) -> None:
-    """The sign where a node is active, zero elsewhere."""
-    for i in range(len(node)):
-        slope[i] = sign if node[i] >= 0.0 else 0.0
