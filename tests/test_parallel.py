@@ -213,7 +213,7 @@ def test_max_neurons_limits_the_branches_and_the_gap_says_what_it_costs():
     X, y, _ = gaussian_problem(4, n=12)
     with gap_may_stay_open():
         wide, narrow = (
-            ReLURegressor(1e-3, architecture=Parallel(2), tol=1e-3, max_neurons=k, random_state=0).fit(X, y)
+            ReLURegressor(1e-3, architecture=Parallel(2), max_iter=4, max_neurons=k, random_state=0).fit(X, y)
             for k in (50, 2)
         )
     assert narrow.network_.n_branches <= 2 < wide.network_.n_branches
