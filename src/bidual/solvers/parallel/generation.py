@@ -207,6 +207,7 @@ class Generation:
         self.price(V, effort)
         if self.centre is not None and self.gap > self.options.tol and not self.late():
             self.price(0.5 * (V + self.centre), effort)  # dual points jump: between them it is often better
+        self.recheck()
         self.epsilon = max(0.5 * self.epsilon, 1e-5)
         entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.bound.value, len(self.branches))
         self.history.append(entry)
@@ -285,6 +286,17 @@ class Generation:
             self.bound, self.centre = bound, V
         violating = found.take(values > problem.beta * (1 + 1e-9))
         self.take(violating.take(distinct(problem, violating)[:BATCH]))
+
+    def recheck(self) -> None:
+        """Lower the bound if a branch that has come to hand violates the dual point it rests on by more than known.
+
+        The best of many bounds is the one whose search missed most: this holds it against all other searches.
+        """
+        if self.centre is None:
+            return
+        top = float(self.search.values(self.pool, self.centre)[0].max(initial=0.0))
+        if top > self.bound.oracle_value:
+            self.bound = replace(lower_bound(self.problem, self.centre, top, top), proven=False)
 
 
 def distinct(problem: ParallelProblem, branches: SubNetworks) -> IntArray:
