@@ -34,9 +34,9 @@ Curve = list[tuple[float, float]]
 )
 def run(context: Context) -> Outcome:
     """Cross-entropy of ten classes with the path regulariser (weight decay for one), on principal directions."""
-    n, d = context.pick(quick=500, default=2_000, full=50_000), context.pick(quick=20, default=40, full=3_072)
-    m1, K = context.pick(quick=3, default=5, full=100), context.pick(quick=20, default=40)
-    epochs, rounds = context.pick(quick=60, default=300), context.pick(quick=(1, 2), default=(1, 3, 6))
+    n, d = context.pick(quick=500, default=1_500, full=50_000), context.pick(quick=20, default=40, full=3_072)
+    m1, K = context.pick(quick=3, default=4, full=100), context.pick(quick=20, default=40)
+    epochs, rounds = context.pick(quick=60, default=200), context.pick(quick=(1, 2), default=(1, 3))
     figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     rows, higher, faster = [], [], []
     for axis, name in zip(axes, SETS, strict=True):

@@ -24,13 +24,13 @@ GAIN = 1.0
 )
 def run(context: Context) -> Outcome:
     """Each stage a three-layer convex fit on the features of the one before; no early stopping, to see all stages."""
-    n, d = context.pick(quick=400, default=2_000, full=50_000), context.pick(quick=15, default=40, full=3_072)
-    stages, m1 = context.pick(quick=3, default=5), context.pick(quick=3, default=5, full=100)
+    n, d = context.pick(quick=400, default=1_500, full=50_000), context.pick(quick=15, default=40, full=3_072)
+    stages, m1 = context.pick(quick=3, default=5), context.pick(quick=3, default=3, full=100)
     figure, axis = plt.subplots(figsize=(5.5, 3.8), layout="constrained")
     rows, gains = [], []
     for name in SETS:
         images = principal(context, name, n, 2_000, d)
-        stage = ReLUClassifier(BETA, architecture=Parallel(m1), tol=5e-2, max_iter=context.pick(quick=1, default=2))
+        stage = ReLUClassifier(BETA, architecture=Parallel(m1), tol=5e-2, max_iter=1)
         model = LayerwiseClassifier(stage, n_stages=stages, early_stopping=False, random_state=0)
         model.fit(images.X, images.y)
         accuracies = []
