@@ -15,9 +15,10 @@ from scipy.optimize import minimize
 from bidual._typing import FloatArray
 from bidual.losses import Loss
 from bidual.problem import ParallelProblem, SubNetworks
+from bidual.solvers.adam import adam_step
 
-#: Adam: steps, their first length (relative to the weights, falling to zero along a cosine) and the two averages.
-STEPS, RATE, MOMENTUM, DECAY = 200, 0.04, 0.9, 0.99
+#: Adam: steps, and the length of the first one relative to the weights; it falls to zero along a cosine.
+STEPS, RATE = 200, 0.04
 
 
 def descend(
@@ -78,18 +79,15 @@ def _adam(
     value: Callable[[FloatArray], tuple[float, FloatArray]], x: FloatArray, stop: Callable[[], bool]
 ) -> FloatArray:
     """The best point that Adam meets on its way from ``x``."""
-    best, lowest = x, np.inf
-    first, second = np.zeros_like(x), np.zeros_like(x)
+    best, lowest, x = x, np.inf, x.copy()
+    mean, square = np.zeros_like(x), np.zeros_like(x)
     length = RATE * float(np.sqrt(np.mean(x**2)))
-    for step in range(STEPS):
+    for k in range(1, STEPS + 1):
         now, slope = value(x)
         if now < lowest:
-            best, lowest = x, now
+            best, lowest = x.copy(), now
         if stop():
             break
-        first = MOMENTUM * first + (1 - MOMENTUM) * slope
-        second = DECAY * second + (1 - DECAY) * slope**2
-        unbiased = np.sqrt(second / (1 - DECAY ** (step + 1))) + 1e-300
-        cosine = 0.5 * (1.0 + np.cos(np.pi * step / STEPS))
-        x = x - length * cosine / (1 - MOMENTUM ** (step + 1)) * first / unbiased
+        cosine = 0.5 * (1.0 + np.cos(np.pi * (k - 1) / STEPS))
+        adam_step([x], [slope], [mean], [square], length * cosine, k, epsilon=1e-12)
     return best
