@@ -162,15 +162,11 @@ def sample(block: Block, F: Array, *, count: float, seed: int) -> tuple[Array, A
     return block.rows(np.float32, taken), block.bits[taken], H * weight.reshape(-1, *[1] * (H.ndim - 1))
 
 
-def constant(block: Block, *, intercept: FloatArray) -> FloatArray:
-    """Outputs of a network without weights."""
-    return np.broadcast_to(intercept, block.Y.shape).copy()
-
-
-def slopes(block: Block, F: Array) -> tuple[FloatArray, FloatArray]:
-    """Gradient and curvatures of the loss by the intercept."""
-    loss, F64 = block.setting.loss, np.asarray(F, dtype=np.float64)
-    return loss.gradient(F64, block.Y, block.w).sum(axis=0), loss.curvature(F64, block.Y, block.w).sum(axis=0)
+def slopes(block: Block, *, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Gradient ``(C,)`` and Hessian ``(C, C)`` of the loss of a network without weights by its intercept."""
+    loss, F = block.setting.loss, np.broadcast_to(intercept, block.Y.shape)
+    H = np.einsum("n,nij->ij", block.w, loss.row_hessians(F, block.Y))
+    return loss.gradient(F, block.Y, block.w).sum(axis=0), H
 
 
 def steering(block: Block, F: Array, *, c: float) -> tuple[float]:

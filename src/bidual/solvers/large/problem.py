@@ -105,10 +105,10 @@ class LargeProblem:
         b = np.zeros(self.n_outputs)
         if not self.fit_intercept:
             return b
-        step = 2.0 if self.setting.loss.coupled else 1.0  # twice its diagonal is above the curvature of softmax
         for _ in range(50):
-            g, h = self.shards.reduce(on.slopes, self.shards.map(on.constant, intercept=b))
-            move = np.clip(g / np.maximum(step * h, 1e-300), -1.0, 1.0)
+            g, H = self.shards.reduce(on.slopes, intercept=b)
+            step = np.linalg.lstsq(H, g)[0] if self.setting.loss.coupled else g / np.maximum(np.diag(H), 1e-300)
+            move = np.clip(step, -1.0, 1.0)
             b = b - move
             if np.abs(move).max(initial=0.0) < 1e-9:
                 break
