@@ -285,7 +285,7 @@ def row_dask(data: Data, workers: int, P: int, tol: float) -> Row:
     chunk = -(-len(X) // 4)
     model.set_params(backend="auto")
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=40) as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=40) as cluster,
         Client(cluster),
     ):
         gated(8, 0.1, tol=0.5, backend="auto").fit(da.from_array(X[:400], chunks=(200, -1)), np.arange(400) % 5)

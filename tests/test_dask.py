@@ -28,7 +28,7 @@ def classes(n=400):
 def client():
     """Two workers that are threads of this process: quick to start."""
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_does_not_lose_the_fit(tmp_path):
         killed.append(pid)
 
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         lazy = da.from_array(X, chunks=(500, 6))
