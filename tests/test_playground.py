@@ -210,7 +210,10 @@ def test_too_many_at_once_are_sent_away(monkeypatch):
         release.wait(20)
         return {}
 
+    made = []
+    usual = app_module.Turns
     monkeypatch.setattr(app_module, "WAITING", 1)
+    monkeypatch.setattr(app_module, "Turns", lambda: made.append(usual()) or made[0])
     monkeypatch.setattr(work, "fit", slow)
     with TestClient(create_app(), base_url=HOST) as client:
         codes = []
@@ -222,10 +225,11 @@ def test_too_many_at_once_are_sent_away(monkeypatch):
             thread.start()
         for _ in range(app_module.SOLVES):
             assert started.acquire(timeout=20)
-        for _ in range(200):  # the last one waits for its turn
-            if (refused := client.post("/api/fit", json=REGRESSION)).status_code == 429:
-                break
+        until = time.perf_counter() + 20
+        while made[0].inside <= app_module.SOLVES and time.perf_counter() < until:  # the last one waits for its turn
             time.sleep(0.01)
+        refused = client.post("/api/fit", json=REGRESSION)
+        assert refused.status_code == 429
         assert refused.headers["retry-after"] == "1"
         release.set()
         for thread in threads:

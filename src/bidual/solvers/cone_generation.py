@@ -30,8 +30,8 @@ from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.interrupt import InterruptFlag
 
 #: Entries of all cone constraints beyond which they are not written down, and beyond which this is the faster way (by
-#: a factor of 30 at a hundred thousand) to all but tiny gaps.
-LARGEST, WORTHWHILE = 1_000_000, 20_000
+#: a factor of 100 at half a million, unless beta is tiny) to all but tiny gaps.
+LARGEST, WORTHWHILE = 1_000_000, 250_000
 #: The smallest of such gaps.
 _SMALL = 1e-5
 #: Rounds without progress after which it ends.
@@ -52,9 +52,10 @@ class Generated:
 
 def suits(problem: Problem, patterns: Patterns, tol: float) -> bool:
     """Whether this is the way: the constraints of all cones are many."""
-    plain = problem.plain and problem.n_coefficients == problem.n_outputs and problem.loss.finite
+    if not (problem.plain and problem.n_coefficients == problem.n_outputs and problem.loss.finite):
+        return False
     written = patterns.complete or patterns.cone_rows is not None  # the facets are known, or all that is proven needed
-    return plain and not written and len(patterns) * problem.reduced.size > (WORTHWHILE if tol >= _SMALL else LARGEST)
+    return not written and len(patterns) * problem.reduced.size > (WORTHWHILE if tol >= _SMALL else LARGEST)
 
 
 @dataclass(frozen=True)
