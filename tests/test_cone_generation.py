@@ -53,7 +53,9 @@ def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch):
     monkeypatch.setattr("bidual.solvers.cone_generation.suits", lambda *_: True)
     rng = np.random.default_rng(18)
     X, y = rng.standard_normal((20, 8)), np.sign(rng.standard_normal(20))
-    est = ReLUClassifier(0.001, loss="hinge", architecture=Convolutional(3), method="sampled", n_patterns=12, tol=1e-9)
+    est = ReLUClassifier(
+        0.001, loss="hinge", architecture=Convolutional(3), method="sampled", n_patterns=12, tol=1e-9, random_state=0
+    )
     with pytest.warns(ConvergenceWarning, match="stopped at time_limit"):
         stopped = clone(est).set_params(time_limit=0.0).fit(X, y)
     assert 0 <= stopped.lower_bound_ <= stopped.objective_
