@@ -300,7 +300,7 @@ def test_a_resumed_fit_has_the_gates_it_had(tmp_path, monkeypatch):
     assert {row.tobytes() for row in resumed.network_.gate_vectors()} <= gates
 
 
-def test_trained_gates_keep_the_time(monkeypatch):
+def test_trained_gates_keep_the_time():
     X, y = classes(2000, 20, k=8)
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         est = ReLUClassifier(beta=1e-4, gates="trained", **{**KW, "tol": 1e-9, "time_limit": 0.0}).fit(X, y)

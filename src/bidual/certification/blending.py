@@ -6,8 +6,8 @@ another point. The dual objective is concave and the constraint convex, so that 
 
 .. math:: V_\lambda = (1 - \lambda) V_0 + \lambda V^*,
 
-the bound that can be proven in a given time has its maximum inside, the closer to :math:`V^*` the more time there is.
-Several :math:`\lambda` are tried in turn, in slices of time; each goes on where it was.
+the bound that can be proven in a given time usually has its maximum inside, the closer to :math:`V^*` the more time
+there is. Several :math:`\lambda` are tried in turn, in slices of time; each goes on where it was.
 """
 
 from __future__ import annotations

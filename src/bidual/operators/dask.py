@@ -122,7 +122,8 @@ class DaskShards(Shards):
     def close(self) -> None:
         """Let the workers forget the blocks."""
         self.blocks = []
-        self.client.run(_hurry, False, on_error="ignore")
+        if self.client.status == "running":  # a lost cluster has its own error to tell
+            self.client.run(_hurry, False, on_error="ignore")
 
 
 def _hurry(on: bool, dask_worker: Any) -> None:

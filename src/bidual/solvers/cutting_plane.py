@@ -43,9 +43,9 @@ from bidual.geometry.spike_free import SpikeFree, is_spike_free
 from bidual.losses import Loss
 from bidual.problem import HeadProblem, Neurons, NormalisedProblem, Problem
 from bidual.progress import closed, note
-from bidual.solvers.adaptive.box_corrective import corrected_on_box
-from bidual.solvers.adaptive.corrective import Corrected, corrected, fit_intercept
-from bidual.solvers.adaptive.smoothing import SmoothedLoss, output_scale
+from bidual.solvers.adaptive.box_corrective import best_magnitudes
+from bidual.solvers.adaptive.corrective import Corrected, fit_intercept
+from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, sharper
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.bounding import GlobalBound, global_bound
 from bidual.solvers.finite import dual_point, solve_finite
@@ -167,9 +167,8 @@ class _CuttingPlanes:
         if not self.spike_free and 2 <= len(rows) <= _SPIKES and rows.shape[1]:
             self.tips = extreme_points(rows, bias=False)
         self.loss: Loss = problem.loss
-        self.epsilon = 0.0
-        if not problem.loss.smooth:
-            self.epsilon = 0.1 * output_scale(problem)
+        self.epsilon = first_epsilon(problem)
+        if self.epsilon:
             self.loss = SmoothedLoss(problem.loss, self.epsilon)
         b = fit_intercept(problem, self.loss)
         self.neurons = Neurons.none(rows.shape[1], b)
@@ -217,16 +216,13 @@ class _CuttingPlanes:
 
     def _correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
         """The best magnitudes of the neurons so far (004 Algorithm 1, step 5)."""
-        tol = 1e-3 * self.options.tol
-        step = corrected_on_box(self.problem, self.epsilon, atoms, tol) if self.epsilon and len(atoms) else None
-        return corrected(self.problem, self.loss, atoms, t, steps=30, tol=tol) if step is None else step
+        return best_magnitudes(self.problem, self.epsilon, atoms, t, 1e-3 * self.options.tol, steps=30)
 
     def _sharpen(self) -> None:
         """Follow a loss with kinks by smooth ones, ever closer."""
         if self.epsilon:
             gap = relative_gap(self.objective, self.relaxed)
-            enough = 0.02 * self.options.tol * self.objective
-            self.epsilon = max(min(0.5 * self.epsilon, 0.5 * gap * self.objective), enough)
+            self.epsilon = sharper(self.epsilon, gap, self.objective, 0.1 * self.options.tol)
             self.loss = SmoothedLoss(self.problem.loss, self.epsilon)
 
     def _cuts(self, V: FloatArray) -> _Cuts:

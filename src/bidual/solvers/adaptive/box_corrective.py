@@ -30,12 +30,15 @@ MAX_ITER = 60
 STEP, LIFT = 0.99, 1e-13
 
 
-def best_magnitudes(problem: Problem, epsilon: float, atoms: Neurons, t: FloatArray, tol: float) -> Corrected:
+def best_magnitudes(
+    problem: Problem, epsilon: float, atoms: Neurons, t: FloatArray, tol: float, steps: int = 8
+) -> Corrected:
     """The corrective step from ``t`` for any loss: for one with kinks (``epsilon`` not zero) by its dual."""
-    if not epsilon:
-        return corrected(problem, problem.loss, atoms, t, tol=tol)
-    step = corrected_on_box(problem, epsilon, atoms, tol)
-    return corrected(problem, SmoothedLoss(problem.loss, epsilon), atoms, t, tol=tol) if step is None else step
+    step = corrected_on_box(problem, epsilon, atoms, tol) if epsilon else None
+    if step is not None:
+        return step
+    loss = SmoothedLoss(problem.loss, epsilon) if epsilon else problem.loss
+    return corrected(problem, loss, atoms, t, steps, tol)
 
 
 def corrected_on_box(problem: Problem, epsilon: float, atoms: Neurons, tol: float) -> Corrected | None:
