@@ -96,6 +96,10 @@ class ParallelModule(torch.nn.Module):
 
     def path_norm(self) -> torch.Tensor:
         """The path regulariser (002 eq. 4); its gradient at a dead branch is zero."""
+        return self.branch_norms().sum()
+
+    def branch_norms(self) -> torch.Tensor:
+        """What each branch adds to the path regulariser, ``(K,)``."""
         first, *rest = self.layers
         squares = (first**2).sum(dim=1)
         if self.hidden_bias is not None:
@@ -104,7 +108,7 @@ class ParallelModule(torch.nn.Module):
             squares = torch.einsum("km,kml->kl", squares, W**2)
         total = squares.sum(dim=1)
         alive = total > 0
-        return torch.sqrt(torch.where(alive, total, torch.ones_like(total))).where(alive, torch.zeros_like(total)).sum()
+        return torch.sqrt(torch.where(alive, total, torch.ones_like(total))).where(alive, torch.zeros_like(total))
 
     def network(self) -> ParallelNetwork:
         """The weights as they are now, as a bidual network."""
