@@ -12,12 +12,16 @@ Array = NDArray[np.float64]
 
 
 class Line(torch.nn.Module):
-    """Networks ``sum_j a_j (u_j x + b_j)_+ + c`` side by side, one for each run; all but c start at N(0, std^2)."""
+    """Networks ``sum_j a_j (u_j x + b_j)_+ + c`` side by side, one for each run; all but c start at N(0, std^2).
 
-    def __init__(self, m: int, runs: int, std: float, seed: int = 0) -> None:
+    ``std`` may be one for each run.
+    """
+
+    def __init__(self, m: int, runs: int, std: float | Array, seed: int = 0) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.u, self.b, self.a = (torch.nn.Parameter(std * torch.randn(runs, 1, m).double()) for _ in range(3))
+        scale = torch.as_tensor(np.broadcast_to(std, runs).copy())[:, None, None]
+        self.u, self.b, self.a = (torch.nn.Parameter(scale * torch.randn(runs, 1, m).double()) for _ in range(3))
         self.c = torch.nn.Parameter(torch.zeros(runs, 1).double())
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
@@ -31,16 +35,22 @@ def line_squares(module: torch.nn.Module) -> torch.Tensor:
 
 
 def train(
-    x: Array, y: Array, *, beta: float, m: int, runs: int, std: float, steps: int, loss: str, rate: float
-) -> Descent:
-    """Gradient descent with momentum, all runs at once."""
+    x: Array, y: Array, *, beta: float, m: int, runs: int, std: float | Array, steps: int, loss: str,
+    rate: float | Array,
+) -> Descent:  # fmt: skip
+    """Gradient descent with momentum, all runs at once; ``std`` and ``rate`` may be one for each run."""
+    module, longest = Line(m, runs, std), float(np.max(rate))
+    shorter = torch.as_tensor(np.broadcast_to(rate, runs) / longest)
+    for parameter in module.parameters():
+        factor = shorter.reshape(-1, *[1] * (parameter.ndim - 1))
+        parameter.register_hook(lambda gradient, factor=factor: gradient * factor)
     return descend(
-        Line(m, runs, std), x[:, None], y, beta=beta, loss=loss, penalty=line_squares, rate=rate, momentum=0.9,
-        epochs=steps, records=50,
+        module, x[:, None], y, beta=beta, loss=loss, penalty=line_squares, rate=longest, momentum=0.9, epochs=steps,
+        records=50,
     )  # fmt: skip
 
 
-def outputs(run: Descent, x: Array) -> Array:
-    """Outputs of all runs on other inputs: (runs, len(x))."""
+def outputs(module: torch.nn.Module, x: Array) -> Array:
+    """Outputs of all networks on the same inputs: (runs, len(x))."""
     with torch.no_grad():
-        return run.module(torch.as_tensor(x[:, None]))[..., 0].numpy()
+        return Line.forward(module, torch.as_tensor(x[:, None]))[..., 0].numpy()  # type: ignore[arg-type]

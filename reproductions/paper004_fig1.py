@@ -30,16 +30,15 @@ def run(context: Context) -> Outcome:
     stds = np.array(context.pick(quick=[0.02, 0.1, 0.5, 2.0], default=[0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]))
     widths, runs = (50, 200), context.pick(quick=5, default=20)
     steps = context.pick(quick=5_000, default=40_000)
-    deviations, small = np.zeros((len(widths), len(stds))), None
-    fitted = np.zeros_like(deviations)
+    deviations, fitted = np.zeros((len(widths), len(stds))), np.zeros((len(widths), len(stds)))
+    starts, curves = np.repeat(stds, runs), []
     for i, m in enumerate(widths):
-        for j, std in enumerate(stds):
-            rate = 0.02 / max(1.0, m * std**2)  # larger weights need shorter steps
-            result = train(x, y, beta=0.0, m=m, runs=runs, std=std, steps=steps, loss="squared", rate=rate)
-            F = outputs(result, grid)
-            deviations[i, j] = np.abs(F - spline).max(axis=1).mean()
-            fitted[i, j] = np.median(result.objectives[-1])
-            small = F if i == j == 0 else small
+        rates = 0.02 / np.maximum(1.0, m * starts**2)  # larger weights need shorter steps
+        gd = train(x, y, beta=0.0, m=m, runs=len(starts), std=starts, steps=steps, loss="squared", rate=rates)
+        F = outputs(gd.module, grid).reshape(len(stds), runs, -1)
+        deviations[i] = np.abs(F - spline).max(axis=2).mean(axis=1)
+        fitted[i] = np.median(gd.objectives[-1].reshape(len(stds), runs), axis=1)
+        curves.append(F)
         context.log(f"m = {m}: {deviations[i].round(3).tolist()}, losses {fitted[i]}")
     margin = SplineClassifier(beta=0.0, loss="hinge").fit(x[:, None], labels)
     scores = margin.decision_function(grid[:, None])
@@ -49,11 +48,11 @@ def run(context: Context) -> Outcome:
         axes[0].plot(stds, line, "o-", label=f"m = {m}")
     axes[0].set(xscale="log", xlabel="standard deviation of the initial weights", ylabel="deviation from the spline")
     axes[1].plot(grid, spline, color="C3", lw=3, alpha=0.5, label="linear spline")
-    axes[1].plot(grid, small.T, color="C0", lw=0.7)
+    axes[1].plot(grid, curves[0][0].T, color="C0", lw=0.7)
     axes[1].plot(x, y, "ko", ms=4)
     axes[1].set_title(f"trained from std {stds[0]:g}", fontsize=10)
     axes[2].plot(grid, scores, color="C3", lw=3, alpha=0.5, label="smallest network of margin one")
-    axes[2].plot(grid, outputs(hinge, grid).T, color="C0", lw=0.7)
+    axes[2].plot(grid, outputs(hinge.module, grid).T, color="C0", lw=0.7)
     axes[2].plot(x, labels, "ko", ms=4)
     axes[2].axhline(0, color="0.7", lw=0.8)
     axes[2].set_title("hinge loss", fontsize=10)

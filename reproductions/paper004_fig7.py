@@ -37,7 +37,7 @@ def run(context: Context) -> Outcome:
         ends = gd.objectives[-1]
         never_below &= bool(ends.min() >= fit.lower_bound_)
         grid = np.linspace(x[0] - 0.3, x[-1] + 0.3, 500)
-        axis.plot(grid, outputs(gd, grid).T, color="C0", lw=0.6, alpha=0.7)
+        axis.plot(grid, outputs(gd.module, grid).T, color="C0", lw=0.6, alpha=0.7)
         axis.plot([], [], color="C0", label="gradient descent")
         axis.plot(grid, fit.decision_function(grid[:, None]), color="C3", lw=2, label="optimum")
         axis.plot(x, y, "ko", ms=4)

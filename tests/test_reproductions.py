@@ -204,6 +204,19 @@ def test_the_command_lists_experiments_and_refuses_unknown_ones(framework, capsy
         main(["reproduce", "--all", "--quick", "--full"])
 
 
+def test_a_whole_name_means_one_experiment_and_a_beginning_means_several(framework, capsys, monkeypatch, tmp_path):
+    outcome = framework.Outcome(framework.Verdict.HOLDS, ours="1")
+    made = {
+        name: framework.Experiment(name, "t", "c.", "p", lambda context: outcome)
+        for name in ("004-fig1", "004-fig10", "004-fig2")
+    }
+    monkeypatch.setattr(framework, "discover", lambda: made)
+    monkeypatch.chdir(ROOT)
+    for k, (name, expected) in enumerate((("004-fig1", ["004-fig1"]), ("004-f", sorted(made)))):
+        assert main(["reproduce", name, "--quick", "--out", str(tmp_path / str(k))]) == 0
+        assert sorted(path.stem for path in (tmp_path / str(k) / "results").glob("*.json")) == expected
+
+
 def test_results_are_stored_and_become_a_page(framework, tmp_path):
     from reproductions import results
     from reproductions.data import Data

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -37,16 +38,14 @@ def reproduce(args: argparse.Namespace) -> None:
         for experiment in experiments.values():
             print(f"{experiment.name:16s} {experiment.title}")
         return
-    for name in args.names:
-        if not any(known.startswith(name) for known in experiments):
-            raise ValueError(f"there is no experiment {name!r}; bidual reproduce --list names them")
+    named = {known for name in args.names for known in _matches(name, experiments)}
     home = args.out if args.out is not None else Path(str(framework.__file__)).parent
     folder = home / "results"
     if args.page:
         results.write_page(folder, home / "RESULTS.md")
         print(f"results: {home / 'RESULTS.md'}")
         return
-    chosen = [e for e in experiments.values() if args.run_all or any(e.name.startswith(name) for name in args.names)]
+    chosen = [experiment for name, experiment in experiments.items() if args.run_all or name in named]
     if not chosen:
         raise argparse.ArgumentError(None, "name an experiment, or give --all, --list or --page")
     if args.data is not None and not args.data.is_dir():
@@ -72,6 +71,14 @@ def reproduce(args: argparse.Namespace) -> None:
     print(f"results: {home / 'RESULTS.md'}")
     if failed:
         raise RuntimeError(f"these experiments broke off: {', '.join(failed)}")
+
+
+def _matches(name: str, experiments: Iterable[str]) -> list[str]:
+    """The experiment of this name or, if there is none, those whose names begin with it."""
+    found = [known for known in experiments if known == name] or [k for k in experiments if k.startswith(name)]
+    if not found:
+        raise ValueError(f"there is no experiment {name!r}; bidual reproduce --list names them")
+    return found
 
 
 def _module(name: str) -> ModuleType:
