@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from contextlib import contextmanager
 
@@ -31,6 +32,31 @@ def gap_may_stay_open():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
+
+
+@contextmanager
+def within(seconds):
+    """Fail, rather than hang, if the block does not end."""
+
+    def ring(number, frame):
+        raise TimeoutError(f"still running after {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def white(X, weight=None):
+    """U' = [U, 1/sqrt n] of 000 Theorem 2.2, rows repeated by their weights counted once."""
+    c = np.ones(len(X)) if weight is None else np.asarray(weight, float)
+    centred = X - c @ X / c.sum()
+    _, s, Vt = np.linalg.svd(np.sqrt(c)[:, None] * centred, full_matrices=False)
+    r = int((s > 1e-10 * s[0]).sum())
+    return np.column_stack([centred @ Vt[:r].T / s[:r], np.full(len(X), c.sum() ** -0.5)])
 
 
 def with_ones(X, bias):
