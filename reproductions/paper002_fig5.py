@@ -35,13 +35,13 @@ Curve = list[tuple[float, float]]
 )
 def run(context: Context) -> Outcome:
     """Cross-entropy of ten classes with the path regulariser (weight decay for one), on principal directions."""
-    n, d = context.pick(quick=500, default=1_500, full=50_000), context.pick(quick=20, default=40, full=3_072)
-    m1, K = context.pick(quick=3, default=4, full=100), context.pick(quick=20, default=40)
-    epochs, rounds = context.pick(quick=60, default=200), context.pick(quick=(1, 2), default=(1, 3))
+    n, d = context.pick(quick=500, default=6_000, full=60_000), context.pick(quick=20, default=60, full=3_072)
+    m1, K = context.pick(quick=3, default=5, full=100), context.pick(quick=20, default=40)
+    epochs, rounds = context.pick(quick=40, default=60, full=200), context.pick(quick=(1, 2), default=(1, 3))
     figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     rows, higher, faster = [], [], []
     for axis, name in zip(axes, SETS, strict=True):
-        images = principal(context, name, n, 2_000, d)
+        images = principal(context, name, n, context.pick(quick=2_000, default=10_000), d)
         width = m1, K, epochs
         _ours(replace(images, X=images.X[:40], y=images.y[:40]), m1, (1,))  # loads the kernels
         curves = {
@@ -133,7 +133,7 @@ def _penalty_form(images: Images, m1: int, K: int, epochs: int) -> Curve:
     loss = get_loss("softmax")
     data = TrainingSet.pose(images.X, np.eye(10)[images.y], loss=loss, beta=BETA, architecture=Parallel(m1))
     curve: Curve = []
-    for count in (max(1, epochs // 20), max(1, epochs // 5)):
+    for count in (max(1, epochs // 20), max(1, epochs // 5), epochs):
         began = time.process_time()
         method = PenaltyForm(rate=3e-3, epochs=count, batch_size=_batch(len(images.X)), n_patterns=K)
         scores = data.train(method, Options(random_state=0)).network.forward(images.X_test)

@@ -46,8 +46,9 @@ class PenaltyForm:
     epochs : int, default=200
     batch_size : int or None, default=None
         Rows of a step; None is all of them.
-    price : float, default=1.0
-        The :math:`\\lambda` above, in units of beta.
+    price : float, default=100.0
+        The :math:`\\lambda` above, in units of beta. With a small one branches leave their cones, and the network is
+        worse than the program's value says.
     n_patterns : int, default=40
         Sampled cells (the paper: as many as branches).
     """
@@ -56,7 +57,7 @@ class PenaltyForm:
     rate: float = 1e-2
     epochs: int = 200
     batch_size: int | None = None
-    price: float = 1.0
+    price: float = 100.0
     n_patterns: int = 40
 
     def __call__(self, problem: Problem, options: Options) -> Solution:
