@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +48,11 @@ class Data:
 
     def _read(self, name: str) -> dict[str, NDArray[Any]]:
         if self.folder is not None and (path := self.folder / f"{name}.npz").exists():
-            with np.load(path) as stored:
-                return {key: stored[key] for key in stored.files}
+            try:
+                with np.load(path) as stored:
+                    return {key: stored[key] for key in stored.files}
+            except (ValueError, AttributeError, EOFError, zipfile.BadZipFile, lzma.LZMAError) as error:
+                raise ValueError(f"{path} is not an NPZ file of arrays, or is broken: {error}") from error
         if self.download and name in OPENML:
             return _fetched(name)
         raise DataMissing(f"the data set {name} is not here: give its folder with --data, or --download")

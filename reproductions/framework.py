@@ -33,6 +33,8 @@ __all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "e
 matplotlib.use("Agg")  # figures go to files
 
 T = TypeVar("T")
+#: What the files of results are called where one is broken.
+RECORD = "record of an experiment (run that experiment again)"
 
 
 class Verdict(StrEnum):
@@ -118,7 +120,7 @@ class Context:
     def numbers(self, name: str) -> dict[str, Any] | None:
         """The numbers that the last run of another experiment left; None if it was not run."""
         path = self.folder / f"{name}.json"
-        return read_json(path).get("numbers") if path.exists() else None
+        return read_json(path, RECORD).get("numbers") if path.exists() else None
 
     def log(self, line: str) -> None:
         """A line of progress."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bidual._files import read_json, write_atomically, write_json
-from reproductions.framework import Context, Experiment, Outcome, Verdict, natural
+from reproductions.framework import RECORD, Context, Experiment, Outcome, Verdict, natural
 
 HEADER = """\
 # The five papers, reproduced
@@ -50,7 +50,8 @@ def store(folder: Path, experiment: Experiment, context: Context, outcome: Outco
 
 def write_page(folder: Path, page: Path) -> None:
     """The table of all stored outcomes, then each of them with its details and figures."""
-    records = [read_json(path) for path in sorted(folder.glob("*.json"), key=lambda path: natural(path.stem))]
+    paths = sorted(folder.glob("*.json"), key=lambda path: natural(path.stem))
+    records = [read_json(path, RECORD) for path in paths]
     counts = Counter(record["verdict"] for record in records)
     tally = ", ".join(f"{verdict} ({counts[verdict]})" for verdict in Verdict if counts[verdict])
     lines = [

@@ -72,6 +72,17 @@ def test_an_experiment_without_its_data_is_not_called_a_success(framework, tmp_p
     assert "--data" in outcome.details
 
 
+def test_broken_files_are_named(framework, context, tmp_path):
+    from reproductions.data import Data
+
+    (tmp_path / "iris.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"iris\.npz is not an NPZ file"):
+        Data(tmp_path).load("iris")
+    (tmp_path / "003-fig2.json").write_text("{")
+    with pytest.raises(ValueError, match=r"003-fig2\.json is not a record of an experiment"):
+        context.numbers("003-fig2")
+
+
 def test_sizes_fall_back_to_the_default(framework, tmp_path):
     from reproductions.data import Data
 

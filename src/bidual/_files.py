@@ -36,12 +36,12 @@ def write_json(path: str | os.PathLike[str], data: dict[str, Any]) -> Path:
     return write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a JSON object; a file that is not one raises ValueError with the reason."""
+def read_json(path: str | os.PathLike[str], what: str = "bidual model file") -> dict[str, Any]:
+    """Read a JSON object; a file that is not one raises ValueError: it is not ``what``, and why."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a bidual model file: {error}") from error
+        raise ValueError(f"{path} is not a {what}: {error}") from error
     if not isinstance(data, dict):
-        raise ValueError(f"{path} is not a bidual model file: it holds a {type(data).__name__}, not an object")
+        raise ValueError(f"{path} is not a {what}: it holds a {type(data).__name__}, not an object")
     return data

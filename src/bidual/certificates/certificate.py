@@ -179,7 +179,7 @@ class Certificate:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a certificate written by :meth:`save`."""
-        return cls.from_dict(read_json(path))
+        return cls.from_dict(read_json(path, "certificate"))
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
