@@ -112,6 +112,27 @@ def test_fit_predict_certify_and_export_images_by_command_line(tmp_path, capsys)
     assert load(tmp_path / "dense.json").input_shape is None  # pixels as columns
 
 
+def test_windows_that_are_not_square_by_command_line(tmp_path):
+    X, labels = images()
+    np.savez(tmp_path / "data.npz", X=X, y=labels)
+    fit = [
+        "fit",
+        str(tmp_path / "data.npz"),
+        "--beta",
+        "0.1",
+        "--tol",
+        "0.1",
+        "--seed",
+        "0",
+        "--quiet",
+        "--architecture",
+    ]
+    assert main([*fit, "convolutional:kernel_size=2x3,stride=2x1", "--out", str(tmp_path / "model.json")]) == 0
+    network = load(tmp_path / "model.json").network
+    assert network.options()["kernel_size"] == (2, 3)
+    assert network.options()["stride"] == (2, 1)
+
+
 def test_models_of_estimators_keep_the_shape_of_a_sample(tmp_path):
     X, labels = images()
     est = ReLUClassifier(0.05, architecture=Convolutional(2, 2), random_state=0, tol=1e-2).fit(X, labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from ast import literal_eval
 from collections.abc import Callable
@@ -71,7 +72,7 @@ def loss_argument(text: str) -> Loss:
 
 
 def architecture_argument(text: str) -> Architecture:
-    """``batch_norm`` or ``batch_norm:position=after,rank=5``."""
+    """``batch_norm``, ``batch_norm:position=after,rank=5`` or ``convolutional:kernel_size=3x5``."""
     name, _, parameters = text.partition(":")
     if name not in ARCHITECTURES:
         raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(ARCHITECTURES)}")
@@ -83,7 +84,9 @@ def architecture_argument(text: str) -> Architecture:
 
 
 def _literal(text: str) -> Any:
-    """A number, True, False or None; anything else is text."""
+    """A number, sizes such as 3x5, True, False or None; anything else is text."""
+    if re.fullmatch(r"\d+(x\d+)+", text):
+        return tuple(map(int, text.split("x")))
     try:
         return literal_eval(text)
     except (ValueError, SyntaxError):

@@ -39,7 +39,7 @@ TRAINING: tuple[Argument, ...] = (
     argument(
         "--architecture",
         type=architecture_argument,
-        help="two_layer, batch_norm:rank=5, convolutional:kernel_size=4,stride=4, ...",
+        help="two_layer, batch_norm:rank=5, convolutional:kernel_size=3x5,stride=2, ...",
     ),
     argument("--method", choices=METHODS, help="how to train"),
     argument("--no-bias", action="store_false", dest="bias", help="no hidden biases"),
