@@ -12,6 +12,7 @@ from bidual import Convolutional, Model, ReLUClassifier, ReLURegressor, certify,
 from bidual.cli import main
 from bidual.networks import as_network
 from bidual.networks.torch_conv import SumPool
+from bidual.plots import plot_filters
 from bidual.report import write_report
 
 
@@ -91,9 +92,13 @@ def test_fit_predict_certify_and_export_images_by_command_line(tmp_path, capsys)
     np.savez(data, X=X, y=labels)
     fit = ["fit", str(data), "--architecture", "convolutional:kernel_size=2,stride=2", "--beta", "0.02", "--out"]
     assert main([*fit, str(model), "--seed", "0", "--tol", "1e-2"]) == 0
-    with pytest.raises(SystemExit):
-        main([*fit, str(model), "--report", str(tmp_path / "report.html")])
-    assert "--report is for columns" in capsys.readouterr().err
+    page = tmp_path / "report.html"
+    assert main(["report", str(model), str(data), "--out", str(page), "--quiet"]) == 0
+    text = page.read_text()
+    assert "samples of shape 4 x 4 x 1" in text
+    assert "Filters, those of the largest cost first" in text
+    assert "accuracy on new rows" in text  # trained again, by the same convolution
+    assert "shape (n, 4, 4, 1)" in text
     loaded = load(model)
     assert isinstance(loaded, Model)
     assert loaded.input_shape == (4, 4, 1)
@@ -140,12 +145,39 @@ def test_models_of_estimators_keep_the_shape_of_a_sample(tmp_path):
     np.testing.assert_array_equal(model.predict(X), est.predict(X))
     with pytest.raises(ValueError, match=r"X must have shape \(n, 16\)"):
         model.predict(X[:, :3])
-    with pytest.raises(ValueError, match=r"a report is about columns.*\(4, 4, 1\)"):
-        write_report(tmp_path / "report.html", model, X, labels)
     places = ReLURegressor(0.5, architecture=Convolutional(2, 2, pooling=None), random_state=0)
     places.fit(X, np.zeros((len(X), 2, 2)) + np.arange(2.0))
     with pytest.raises(ValueError, match="one target for each sample"):
         Model.of(places, len(X))
+
+
+@pytest.mark.parametrize("activation", ["relu", "gated"])
+def test_reports_take_sequences_too(activation, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((14, 6, 2))
+    y = np.maximum(X[:, :-1, 0], 0).sum(axis=1)
+    est = ReLURegressor(
+        0.05, architecture=Convolutional(3), activation=activation, n_patterns=10, random_state=0, tol=1e-2
+    ).fit(X, y)
+    page = write_report(tmp_path / "report.html", est, X, y, compare=False).read_text()
+    assert "14 samples of shape 6 x 2" in page
+    assert ("Filters, those of the largest cost first" in page) == (activation == "relu")
+    assert "x0" not in page  # no names of columns that nobody gave
+
+
+def test_filters_of_networks_are_drawn_by_cost():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, labels = images(n=30)
+    est = ReLUClassifier(0.01, architecture=Convolutional(2, 2), random_state=0, tol=1e-2).fit(X, labels)
+    network = est.network_
+    cost = np.linalg.norm(network.gate_vectors(), axis=1) * np.linalg.norm(network.output_weights, axis=1)
+    largest = network.filters[np.argmax(cost)]
+    drawn = np.asarray(plot_filters(est).images[0].get_array())[:2, :2]
+    plt.close("all")
+    np.testing.assert_allclose(drawn, (largest[..., 0] - largest.min()) / np.ptp(largest))
+    constant = ReLUClassifier(10.0, architecture=Convolutional(2, 2), random_state=0).fit(X, labels)
+    with pytest.raises(ValueError, match="no filters"):
+        plot_filters(constant)
 
 
 def test_models_of_images_in_onnx_take_images(tmp_path):

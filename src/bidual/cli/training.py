@@ -180,8 +180,6 @@ def path(args: argparse.Namespace) -> int | None:
 
 
 def _check_files(args: argparse.Namespace, *outputs: Path | None) -> None:
-    if getattr(args, "report", None) is not None and args.architecture is not None and args.architecture.tensors:
-        raise argparse.ArgumentError(None, "--report is for columns; of images and sequences there is none yet")
     for out in filter(None, outputs):
         check_destination(out, args.data)
 

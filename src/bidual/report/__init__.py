@@ -39,7 +39,7 @@ def write_report(
         What :func:`bidual.load` returns for a file of ``bidual fit``, or a :class:`~bidual.ReLURegressor` or
         :class:`~bidual.ReLUClassifier`.
     X, y : array
-        The training data, as the model takes them: raw columns for a Model.
+        The training data, as the model takes them: raw columns (or images, or sequences) for a Model.
     target : str
         What an estimator predicts; a Model knows.
     source : str or None
@@ -78,8 +78,6 @@ def write_report(
         history = getattr(model, "history_", None) if history is None else history
         tol = getattr(model, "tol", None) if tol is None else tol
         model = Model.of(model, n_rows=len(y), target=target)
-    if model.input_shape is not None:
-        raise ValueError(f"a report is about columns, but this model takes samples of shape {model.input_shape}")
     text = page(
         model,
         X,

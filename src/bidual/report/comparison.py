@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from bidual._typing import Array, FloatArray
+from bidual.architectures import ARCHITECTURES
 from bidual.certificates import Certificate
 from bidual.estimators import ReLUClassifier, ReLURegressor
 from bidual.models import Model
@@ -66,16 +67,17 @@ def compare(model: Model, X: FloatArray, y: Any, *, n_runs: int = 5, random_stat
     if classes is None:
         y_train, y_test = ((v - model.target.centre) / model.target.scale for v in (y_train, y_test))
     ours = _ours(model, random_state)
+    samples, new = (X if model.input_shape is None else X.reshape(-1, *model.input_shape) for X in (X_train, X_test))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the report tells the gaps, ours and theirs
-        ours.fit(X_train, y_train)
+        ours.fit(samples, y_train)
         n, width = len(X_train), max(20, ours.n_neurons_)
         others = [_mlp(model, seed, n, width, X_train, y_train, X_test, y_test) for seed in range(n_runs)]
         certificate = ours.certificate_
         entry = Entry(
-            "bidual", certificate.objective, ours.score(X_test, y_test), ours.n_neurons_, float(certificate.elapsed)
+            "bidual", certificate.objective, ours.score(new, y_test), ours.n_neurons_, float(certificate.elapsed)
         )
-        path = _path(model, ours, X_train, y_train, X_test, y_test)
+        path = _path(model, ours, samples, y_train, new, y_test)
     return Comparison(len(X_train), len(X_test), certificate, entry, others, path)
 
 
@@ -98,7 +100,7 @@ def _ours(model: Model, random_state: int) -> Any:
     return kind(
         beta=how.beta,
         loss=how.loss,
-        architecture=how.architecture,
+        architecture=ARCHITECTURES[how.architecture].of(model.network),
         activation=how.activation,
         method=how.method,
         bias=how.bias,
@@ -129,7 +131,7 @@ def _path(model: Model, ours: Any, X: FloatArray, y: Array, X_test: FloatArray, 
     how = model.training
     if how.activation != "relu" or how.beta <= 0 or ours.certificate_.elapsed > _QUICK:
         return None
-    options: dict[str, Any] = {"architecture": how.architecture, "bias": how.bias, "fit_intercept": how.fit_intercept}
+    options: dict[str, Any] = {"architecture": ours.architecture, "bias": how.bias, "fit_intercept": how.fit_intercept}
     path = solution_path(
         X, y, n_betas=12, beta_min_ratio=1e-3, loss=how.loss, tol=1e-2, time_limit=_QUICK, random_state=0, **options
     )

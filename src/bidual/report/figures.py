@@ -14,7 +14,8 @@ import numpy as np
 
 from bidual._typing import Array, FloatArray
 from bidual.models import Model
-from bidual.plots import DecisionDisplay, FitDisplay, HistoryDisplay, NeuronsDisplay, PathDisplay
+from bidual.networks import Network
+from bidual.plots import DecisionDisplay, FitDisplay, HistoryDisplay, NeuronsDisplay, PathDisplay, plot_filters
 from bidual.plots._style import MANY, OURS, QUIET, claim, pyplot
 from bidual.plots.neurons import frame
 from bidual.solvers import HistoryEntry
@@ -64,7 +65,7 @@ def svg(draw: Callable[[], Any], description: str) -> str:
 def pictures(model: Model, X: FloatArray, y: Any) -> Iterator[tuple[str, str]]:
     """The fit as (SVG, caption), as the number of inputs and the task allow."""
     d, classes = len(model.feature_names), model.target.classes
-    if classes is None and d == 1 and model.network.n_outputs == 1:
+    if classes is None and d == 1 and model.network.n_outputs == 1 and model.input_shape is None:
         yield (
             svg(lambda: _fit(model, X, y), f"{model.target.name} against {model.feature_names[0]}, with the fit"),
             ("The fitted function is piecewise linear; every kink is a neuron that switches on or off."),
@@ -74,16 +75,27 @@ def pictures(model: Model, X: FloatArray, y: Any) -> Iterator[tuple[str, str]]:
             svg(lambda: _predictions(model, X, y), f"predicted against observed {model.target.name}"),
             ("Predicted against observed. On the diagonal the prediction is exact."),
         )
-    if d == 2 and classes is not None:
+    if d == 2 and classes is not None and model.input_shape is None:
         yield (
             svg(lambda: _regions(model, X, y), f"regions of predicted {model.target.name}"),
             ("Predicted class by colour; dashed lines are the neurons."),
         )
-    elif d == 2:
+    elif d == 2 and model.input_shape is None:
         yield (
             svg(lambda: _neurons(model, X, y), "neurons as lines over the data"),
             ("Each line is where a neuron switches on; a tick points to its active side, its width tells its cost."),
         )
+    if drawable(model.network):
+        yield (
+            svg(lambda: plot_filters(model.network, 64).figure, "filters of the network"),
+            ("Filters, those of the largest cost first, each stretched to its own range."),
+        )
+
+
+def drawable(network: Network) -> bool:
+    """Whether a network has filters that are pictures."""
+    shape: tuple[int, ...] = np.shape(getattr(network, "filters", ()))
+    return network.n_neurons > 0 and (len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3)))
 
 
 def history(entries: Sequence[HistoryEntry], tol: float | None) -> str:

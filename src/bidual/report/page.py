@@ -50,7 +50,7 @@ def page(
     """The whole document."""
     if hasattr(X, "columns"):
         X = X[list(model.feature_names)]
-    X = np.asarray(X, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64).reshape(len(X), -1)  # samples of a shape as columns too
     y = np.asarray(y, dtype=np.float64 if model.target.classes is None else object).ravel()
     comparison = compare(model, X, y, random_state=random_state) if compare_with_mlp else None
     title = f"{model.target.name}, by a ReLU network"
@@ -101,31 +101,41 @@ def _head(model: Model, title: str, source: str | None) -> str:
 
 
 def _data(model: Model, X: FloatArray, y: Any) -> str:
-    names = model.feature_names
-    rows = [
-        [
-            name,
-            *(
-                f"{v if abs(v) > 1e-12 * spread else 0.0:.4g}"
-                for v in (column.min(), column.mean(), column.max(), spread)
-            ),
-        ]
-        for name, column, spread in zip(names[:_MANY_FEATURES], X.T, X.std(axis=0), strict=False)
-    ]
-    more = f"<p class='soft'>and {len(names) - _MANY_FEATURES} more columns</p>" if len(names) > _MANY_FEATURES else ""
-    scaling = "standardised before training" if model.scale is not None else "used as they are"
-    table = _table(
-        ["column", "smallest", "mean", "largest", "deviation"],
-        rows,
-        f"{len(names)} input{'s' if len(names) > 1 else ''}, {scaling}",
-    )
+    table = _columns(model, X) if model.input_shape is None else _samples(model, X)
     if model.target.classes is None:
         target = figures.histogram(y, model.target.name)
     else:
         counts = Counter(y.tolist())
         shares = [[str(c), str(counts[c]), f"{100 * counts[c] / len(y):.1f} %"] for c in model.target.classes]
         target = _table([model.target.name, "rows", "share"], shares, "classes")
-    return f"<h2>The data</h2>\n<div class='pair'><div>{table}{more}</div><div>{target}</div></div>"
+    return f"<h2>The data</h2>\n<div class='pair'><div>{table}</div><div>{target}</div></div>"
+
+
+_STATISTICS = ("smallest", "mean", "largest", "deviation")
+
+
+def _statistics(values: FloatArray) -> list[str]:
+    spread = float(values.std())
+    numbers = (values.min(), values.mean(), values.max(), spread)
+    return [f"{v if abs(v) > 1e-12 * spread else 0.0:.4g}" for v in numbers]
+
+
+def _scaling(model: Model) -> str:
+    return "standardised before training" if model.scale is not None else "used as they are"
+
+
+def _columns(model: Model, X: FloatArray) -> str:
+    names = model.feature_names
+    rows = [[name, *_statistics(column)] for name, column in zip(names[:_MANY_FEATURES], X.T, strict=False)]
+    caption = f"{len(names)} input{'s' if len(names) > 1 else ''}, {_scaling(model)}"
+    more = f"<p class='soft'>and {len(names) - _MANY_FEATURES} more columns</p>" if len(names) > _MANY_FEATURES else ""
+    return _table(["column", *_STATISTICS], rows, caption) + more
+
+
+def _samples(model: Model, X: FloatArray) -> str:
+    shape = " x ".join(map(str, model.input_shape or ()))
+    caption = f"{len(X)} samples of shape {shape}, {_scaling(model)}"
+    return _table(["", *_STATISTICS], [["all entries", *_statistics(X)]], caption)
 
 
 def _fit(model: Model, X: FloatArray, y: Any) -> str:
@@ -254,13 +264,15 @@ def _entry(entry: Entry, above: str) -> list[str]:
 def _loading(model: Model, model_file: str | None) -> str:
     name = model_file or "model.json"
     target = "values" if model.target.classes is None else "labels"
+    inputs = "columns above, in this order" if model.input_shape is None else f"shape (n, {str(model.input_shape)[1:]}"
+    table = "csv" if model.input_shape is None else "npz"
     python = f"""import bidual
 
 model = bidual.load("{name}")
-model.predict(X)          # {target}; X has the columns above, in this order
+model.predict(X)          # {target}; X has the {inputs}
 print(model.certificate)  # what is certain
 model.network.to_torch()  # an ordinary torch module; it takes model.transform(X)"""
-    shell = f"bidual predict {name} new.csv --out predictions.csv\nbidual export {name} --out model.onnx"
+    shell = f"bidual predict {name} new.{table} --out predictions.csv\nbidual export {name} --out model.onnx"
     return f"<h2>Using it</h2>\n<pre><code>{escape(python)}</code></pre>\n<pre><code>{escape(shell)}</code></pre>"
 
 
