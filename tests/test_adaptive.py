@@ -120,6 +120,17 @@ def test_three_dimensions():
     assert result.converged
 
 
+@pytest.mark.parametrize(("n", "d"), [(8, 12), (10, 5), (11, 7)])
+def test_few_rows_of_many_columns_are_proven(n, d):
+    X, y = planted(n, d)
+    est = ReLURegressor(0.01, bias=False, random_state=0).fit(X, y)
+    assert est.certificate_.rigorous
+    assert est.gap_ <= est.tol
+    exact = ReLURegressor(0.01, bias=False, method="exact", tol=1e-7).fit(X, y)
+    assert est.lower_bound_ <= exact.objective_
+    assert exact.lower_bound_ <= est.objective_
+
+
 @pytest.mark.parametrize("loss", ["squared", "softmax"])
 def test_vector_outputs_in_the_plane(loss):
     rng = np.random.default_rng(1)

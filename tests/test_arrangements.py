@@ -54,7 +54,23 @@ def signs(X, patterns):
 
 
 @pytest.mark.parametrize(
-    ("n", "r"), [(1, 1), (3, 1), (1, 3), (2, 4), (7, 2), (30, 2), (6, 3), (15, 3), (5, 4), (10, 4), (6, 5), (9, 5)]
+    ("n", "r"),
+    [
+        (1, 1),
+        (3, 1),
+        (1, 3),
+        (2, 4),
+        (7, 2),
+        (30, 2),
+        (6, 3),
+        (15, 3),
+        (5, 4),
+        (10, 4),
+        (6, 5),
+        (9, 5),
+        (10, 6),
+        (11, 8),
+    ],
 )
 def test_gaussian_data_have_exactly_as_many_patterns_as_the_formula(n, r):
     X = np.random.default_rng(n * 10 + r).standard_normal((n, r))
@@ -73,7 +89,7 @@ def test_degenerate_integer_data_have_exactly_the_cells_that_linear_programs_fin
 
 
 @few
-@given(X=arrays(float, st.tuples(st.integers(1, 7), st.integers(1, 4)), elements=st.integers(-2, 2).map(float)))
+@given(X=arrays(float, st.tuples(st.integers(1, 7), st.integers(1, 5)), elements=st.integers(-2, 2).map(float)))
 def test_random_small_integer_matrices_have_exactly_the_cells_that_linear_programs_find(X):
     assert as_set(enumerate_patterns(X).active) == as_set(lp_patterns(X))
 
@@ -106,11 +122,12 @@ def test_witnesses_are_unit_directions_strictly_inside_their_cells(name):
     [
         np.random.default_rng(0).standard_normal((8, 3)),
         np.random.default_rng(1).standard_normal((7, 4)),
+        np.random.default_rng(2).standard_normal((9, 6)),
         np.array(DEGENERATE["grid with ones"], dtype=float),
         np.array(DEGENERATE["rank two in space"], dtype=float),
         np.array(DEGENERATE["duplicate rows"], dtype=float),
     ],
-    ids=["gaussian 3", "gaussian 4", "grid", "rank two", "duplicates"],
+    ids=["gaussian 3", "gaussian 4", "gaussian 6", "grid", "rank two", "duplicates"],
 )
 def test_facets_alone_describe_the_same_cone_and_none_of_them_can_be_dropped(X):
     patterns = enumerate_patterns(X)

@@ -3,9 +3,11 @@ r"""All activation patterns of a matrix, by recursion over the dimension.
 Every cell of an arrangement of hyperplanes through the origin is bounded by facets, and the facets on
 one hyperplane are the cells of the arrangement that the other hyperplanes cut out of it, one dimension
 lower. So: for each hyperplane, enumerate the arrangement restricted to it, and take both sides of each
-of its cells. In the plane the cells are the arcs between sorted angles. The cost is proportional to the
-number of facets, about 2r times the number of cells, and the facets of every cell come with it: these are
-the only rows its cone needs.
+of its cells. The facets of every cell come with it: these are the only rows its cone needs.
+
+The restricted arrangements need no facets of their own. They grow by one hyperplane after the other: the cells
+that a new one cuts in two are those of the arrangement restricted to it, again one dimension lower, and the others stay
+(Zaslavsky's deletion and restriction). In the plane the cells are the arcs between sorted angles.
 
 Degenerate data need no special treatment beyond one rule applied at every level: rows that are zero are
 dropped, and rows that are parallel within a tolerance are one hyperplane.
@@ -16,6 +18,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from scipy.linalg import qr
 
 from bidual._typing import Array, BoolArray, FloatArray, IntArray
 from bidual.arrangements.patterns import Patterns, count_patterns, row_space
@@ -50,7 +53,7 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
 
     Notes
     -----
-    Output-sensitive: O(r n P) operations, where r is the rank and P the number of patterns.
+    Output-sensitive: about 2r facets for each of the P patterns, r being the rank, each found once.
 
     Examples
     --------
@@ -94,11 +97,14 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
     )
 
 
-def few_patterns(X: FloatArray, limit: int) -> Patterns | None:
-    """All activation patterns of ``X`` if there are at most ``limit`` and they are quickly found, else None."""
+def few_patterns(X: FloatArray, limit: int, *, patient: bool = False) -> Patterns | None:
+    """All activation patterns of ``X`` if there are at most ``limit``, else None.
+
+    Beyond rank 4 a pattern takes several times as long: unless ``patient``, the limit then is an eighth.
+    """
     rank = row_space(X).shape[1]
-    # The recursion visits every flag of faces, r! times as many as there are cells.
-    if rank > 4 or count_patterns(len(X), rank) > 1000 * limit:
+    limit = limit if patient or rank <= 4 else limit // 8
+    if count_patterns(len(X), rank) > 1000 * limit:
         return None
     X = np.ascontiguousarray(X, dtype=np.float64)
     return _few_patterns(X.tobytes(), X.shape, limit)
@@ -159,6 +165,8 @@ def _group_parallel(units: FloatArray, tol: float) -> tuple[IntArray, BoolArray,
     keys = np.abs(units @ (probe / np.linalg.norm(probe)))
     order = np.argsort(keys, kind="stable")
     breaks = np.flatnonzero(np.diff(keys[order]) > 2 * tol) + 1
+    if len(breaks) == n - 1:  # no two of them
+        return group, side, group
     starts = np.concatenate([[0], breaks])
     stops = np.concatenate([breaks, [n]])
     for start, stop in zip(starts[stops - starts > 1], stops[stops - starts > 1], strict=True):
@@ -193,14 +201,10 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
         return signs, np.where(signs, normals[:, :1], -normals[:, :1]), facets
     if r == 2:
         return _arcs(normals)
-    if m == r:  # independent rows: every combination of signs is a cell, bounded by all of them
-        signs = (np.arange(2**m)[:, None] >> np.arange(m)) % 2 == 1
-        corners = np.linalg.solve(normals, np.where(signs, 1.0, -1.0).T).T
-        return (
-            signs,
-            corners / np.linalg.norm(corners, axis=1, keepdims=True),
-            (m * np.arange(2**m + 1), np.tile(np.arange(m), 2**m)),
-        )
+    if m == r:  # bounded by all rows
+        return *_orthants(normals), (m * np.arange(2**m + 1), np.tile(np.arange(m), 2**m))
+    if not want_facets:
+        return *_grown(normals), (np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))
     found_signs: list[Array] = []
     found_witnesses: list[FloatArray] = []
     found_facet: list[IntArray] = []
@@ -214,18 +218,55 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
     packed = np.concatenate(found_signs)
     boundary = np.concatenate(found_witnesses)
     facet = np.concatenate(found_facet)
-    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, cell = np.unique(keys, return_index=True, return_inverse=True)
+    _, first, cell = np.unique(_keys(packed), return_index=True, return_inverse=True)
     signs = np.unpackbits(packed[first], axis=1, count=m).astype(bool)
     # The mean of points in the relative interiors of all facets lies inside the cell.
     sizes = np.bincount(cell)
     witnesses = np.zeros((len(first), r))
     np.add.at(witnesses, cell, boundary)
     witnesses /= np.linalg.norm(witnesses, axis=1, keepdims=True)
-    if not want_facets:
-        return signs, witnesses, (np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     return signs, witnesses, (indptr, facet[np.argsort(cell, kind="stable")])
+
+
+def _orthants(normals: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Cells of as many independent hyperplanes as there are dimensions: every combination of signs."""
+    m = len(normals)
+    signs = (np.arange(2**m)[:, None] >> np.arange(m)) % 2 == 1
+    corners = np.linalg.solve(normals, np.where(signs, 1.0, -1.0).T).T
+    return signs, corners / np.linalg.norm(corners, axis=1, keepdims=True)
+
+
+def _grown(normals: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Signs and witnesses of the cells, without facets, hyperplane by hyperplane."""
+    m, r = normals.shape
+    order = qr(normals.T, mode="r", pivoting=True)[1]  # r independent rows first
+    ordered = normals[order]
+    signs, witnesses = _orthants(ordered[:r])
+    for k in range(r, m):
+        cut, inside = _facets_on(ordered[: k + 1], k)
+        cut = cut[:, :k]
+        stays = ~_member(signs, cut)
+        side = witnesses[stays] @ ordered[k] > 0
+        # from a point on the new hyperplane so far to both sides that no other one is crossed
+        room = 0.5 * np.abs(inside @ ordered[:k].T).min(axis=1)[:, None] * ordered[k]
+        halves = np.concatenate([inside + room, inside - room])
+        new = np.repeat([True, False], len(cut))
+        signs = np.column_stack([np.concatenate([signs[stays], cut, cut]), np.concatenate([side, new])])
+        witnesses = np.concatenate([witnesses[stays], halves / np.linalg.norm(halves, axis=1, keepdims=True)])
+    return signs[:, np.argsort(order)], witnesses
+
+
+def _member(rows: BoolArray, others: BoolArray) -> BoolArray:
+    """Which rows are also rows of ``others``; both have no row twice."""
+    packed = np.packbits(np.concatenate([rows, others]), axis=1)
+    _, group, sizes = np.unique(_keys(packed), return_inverse=True, return_counts=True)
+    return np.asarray(sizes[group[: len(rows)]] > 1)
+
+
+def _keys(packed: Array) -> Array:
+    """Rows of bytes as one value each, which sorts."""
+    return packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
 
 
 def _flat_directions(normals: FloatArray) -> FloatArray | None:

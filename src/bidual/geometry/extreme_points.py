@@ -140,7 +140,7 @@ def extreme_point(X: Array, v: Array, *, bias: bool = False, max_patterns: int =
     if bias and total > 1e-12 * size:
         raise ValueError(f"with a free bias the direction must not have a positive sum (here {total:.3g}): unbounded")
     rows = np.column_stack([X, np.ones(len(X))]) if bias else X
-    patterns = few_patterns(rows, max_patterns)
+    patterns = few_patterns(rows, max_patterns, patient=True)
     if patterns is None:
         raise ValueError(
             f"{len(X)} rows have more than max_patterns={max_patterns} activation patterns: raise it, or use fewer rows"
