@@ -22,7 +22,7 @@ from bidual.solvers import Options, solve_finite
 
 
 def enumeration(quick: bool) -> str:
-    cases = [(1000, 2), (100, 3), (300, 3), (40, 4), (25, 5), (12, 6)]
+    cases = [(1000, 2), (100, 3), (300, 3), (40, 4), (25, 5), (12, 6), (15, 8), (15, 12)]
     rows = []
     for n, r in cases[:2] if quick else cases:
         X = np.random.default_rng(0).standard_normal((n, r))

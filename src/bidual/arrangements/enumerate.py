@@ -203,7 +203,7 @@ def _cells(normals: FloatArray, *, want_facets: bool) -> tuple[BoolArray, FloatA
         return _arcs(normals)
     if m == r:  # bounded by all rows
         return *_orthants(normals), (m * np.arange(2**m + 1), np.tile(np.arange(m), 2**m))
-    if not want_facets:
+    if not want_facets and r > 3:  # in space, going over the facets is as quick
         return *_grown(normals), (np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))
     found_signs: list[Array] = []
     found_witnesses: list[FloatArray] = []
