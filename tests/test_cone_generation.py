@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -45,6 +47,29 @@ def test_generated_neurons_of_several_outputs_reach_the_optimum_of_the_program(m
     assert generated.gap_ <= 1e-4
     assert generated.lower_bound_ <= written.objective_ * (1 + 1e-9)
     assert generated.objective_ <= written.objective_ * (1 + 2e-4)  # merging may lead out of the restriction
+
+
+def test_where_generation_stalls_the_cones_are_written_down(monkeypatch):
+    from bidual.solvers import cone_generation
+
+    rng = np.random.default_rng(19)
+    X, y = rng.standard_normal((14, 6)), rng.standard_normal(14)
+    est = ReLURegressor(1e-3, method="sampled", n_patterns=5, bias=False, random_state=0)
+    written = clone(est).fit(X, y)
+    generate = cone_generation.generate
+
+    def stalls(problem, patterns, options, began):
+        return replace(generate(problem, patterns, replace(options, max_iter=1), began), status=cone_generation.STALLED)
+
+    monkeypatch.setattr(cone_generation, "suits", lambda *_: True)
+    monkeypatch.setattr(cone_generation, "generate", stalls)
+    rescued = clone(est).fit(X, y)
+    assert rescued.objective_ == pytest.approx(written.objective_, rel=1e-6)
+    assert rescued.gap_ <= est.tol
+    monkeypatch.setattr(cone_generation, "LARGEST", 0)  # too many to be written down
+    with pytest.warns(ConvergenceWarning, match="no further progress"):
+        left = clone(est).fit(X, y)
+    assert left.objective_ > written.objective_
 
 
 def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch):

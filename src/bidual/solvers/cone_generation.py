@@ -34,6 +34,8 @@ from bidual.solvers.interrupt import InterruptFlag
 LARGEST, WORTHWHILE = 1_000_000, 250_000
 #: The smallest of such gaps.
 _SMALL = 1e-5
+#: How it ends where beta is tiny.
+STALLED = "stopped: no further progress in floating point"
 #: Rounds without progress after which it ends.
 _PATIENCE = 20
 #: Share of the time limit that is left for what follows the last round.
@@ -55,7 +57,12 @@ def suits(problem: Problem, patterns: Patterns, tol: float) -> bool:
     if not (problem.plain and problem.n_coefficients == problem.n_outputs and problem.loss.finite):
         return False
     written = patterns.complete or patterns.cone_rows is not None  # the facets are known, or all that is proven needed
-    return not written and len(patterns) * problem.reduced.size > (WORTHWHILE if tol >= _SMALL else LARGEST)
+    return not written and entries(problem, patterns) > (WORTHWHILE if tol >= _SMALL else LARGEST)
+
+
+def entries(problem: Problem, patterns: Patterns) -> int:
+    """Of all cone constraints."""
+    return len(patterns) * problem.reduced.size
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
                 status = "converged"
                 break
             if len(history) > _PATIENCE and gap > 0.9 * relative_gap(*_bounds(history[-1 - _PATIENCE])):
-                status = "stopped: no further progress in floating point"
+                status = STALLED
                 break
             if stop():
                 status = "interrupted" if interrupt.is_set() else "stopped at time_limit"

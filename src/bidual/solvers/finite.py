@@ -128,16 +128,19 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
     began = time.perf_counter() if began is None else began
     if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
         patterns = replace(patterns.take(np.arange(0)), complete=patterns.complete)
+    history: list[HistoryEntry] = []
+    best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     if cone_generation.suits(problem, patterns, options.tol):
         found = cone_generation.generate(problem, patterns, options, began)
-        neurons = reduce_neurons(problem, found.neurons)
-        return _solution(problem, patterns, neurons, found.bound, found.status, found.history, began)
+        writable = cone_generation.entries(problem, patterns) <= cone_generation.LARGEST
+        if found.status != cone_generation.STALLED or not writable:
+            neurons = reduce_neurons(problem, found.neurons)
+            return _solution(problem, patterns, neurons, found.bound, found.status, found.history, began)
+        history, best = found.history, found.bound  # and the cones are written down after all
     target = 1e-2 * options.tol
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
     bounds = cone_bounds(problem, patterns)
-    history: list[HistoryEntry] = []
-    best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
     n_iter = 0
     for _ in range(MAX_ROUNDS):
         program = finite_program(problem, patterns.take(working))

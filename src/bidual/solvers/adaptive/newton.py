@@ -122,8 +122,11 @@ class SmoothedNewton:
 
     def _direction(
         self, point: _Point, delta: Array, g_W: Array, g_b: float, lifted: Array, cg: int
-    ) -> tuple[Array, float]:
-        """Preconditioned conjugate gradients on the Hessian model."""
+    ) -> tuple[Array, float] | None:
+        """Preconditioned conjugate gradients on the Hessian model; None where it has no minimum.
+
+        (Steps up to there are no help: in a program with kinks they led away from what the corrective step had found.)
+        """
         problem, D, X = self.problem, point.D, self.X
         c = self.loss.curvature(point.F, problem.Y, problem.w)[:, 0]
         E, K = np.empty_like(D), np.empty_like(D)
@@ -162,7 +165,10 @@ class SmoothedNewton:
             if not now > 1e-4 * first:
                 break
             T, tau = times(P, p)
-            step = now / max(float(np.vdot(P, T)) + p * tau, 1e-300)
+            curvature = float(np.vdot(P, T)) + p * tau
+            if not curvature > 1e-30 * now:  # rounding has made the model flat or indefinite
+                return None
+            step = now / curvature
             P_sum, p_sum = P_sum + self.dtype(step) * P, p_sum + step * p
             R, rho = R - self.dtype(step) * T, rho - step * tau
             S, sigma = precondition(R, rho)
@@ -195,7 +201,10 @@ class SmoothedNewton:
             slack = float(np.linalg.norm(g_W, axis=1) @ norms) + abs(g_b) * float(np.abs(point.F).max())
             if slack <= target or k == iterations or time.perf_counter() > deadline:
                 break
-            P, p = self._direction(point, widths, g_W, g_b, lifted, cg)
+            direction = self._direction(point, widths, g_W, g_b, lifted, cg)
+            if direction is None:
+                break
+            P, p = direction
             size = np.linalg.norm(P, axis=1)
             P *= np.minimum(1.0, 1.5 * norms / np.maximum(size, 1e-30)).astype(self.dtype)[:, None]
             slope = float(np.vdot(P, g_W)) + p * g_b
