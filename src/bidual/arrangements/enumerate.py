@@ -102,12 +102,13 @@ def few_patterns(X: FloatArray, limit: int, *, patient: bool = False) -> Pattern
 
     Beyond rank 4 a pattern takes several times as long: unless ``patient``, the limit then is an eighth.
     """
-    rank = row_space(X).shape[1]
-    limit = limit if patient or rank <= 4 else limit // 8
-    if count_patterns(len(X), rank) > 1000 * limit:
-        return None
+    for rows in (X[:: max(1, len(X) // 64)], X):  # some of them may be enough to know
+        rank = row_space(rows).shape[1]
+        allowed = limit if patient or rank <= 4 else limit // 8
+        if count_patterns(len(X), rank) > 1000 * allowed:
+            return None
     X = np.ascontiguousarray(X, dtype=np.float64)
-    return _few_patterns(X.tobytes(), X.shape, limit)
+    return _few_patterns(X.tobytes(), X.shape, allowed)
 
 
 @lru_cache(maxsize=2)  # a path asks for the same patterns at every beta

@@ -10,6 +10,8 @@ from bidual.solvers.adaptive._kernels import JIT
 
 # Signatures are spelled out: inferred ones differ in literal integers, and each would be compiled.
 V, M = "float64[::1]", "float64[:,::1]"
+#: Operations of the longest search from one start, in multiples of the entries of X: seconds.
+LONGEST = 2_000_000_000
 
 
 @njit(f"float64({V}, {V})", **JIT)
@@ -143,14 +145,14 @@ def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
             Q[e, j], Q[e + 1, j] = c * low + s * high, c * high - s * low
 
 
-@njit(f"int64({M}, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {M}, {M}, int64, int64)", **JIT)
-def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter):  # type: ignore[no-untyped-def]
+@njit(f"int64({M}, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {M}, {M}, int64, int64, int64[::1])", **JIT)
+def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
 
     The minimiser lies on the hyperplanes of fewer than r "sticky" rows, whose slopes are then fractional. Each step
     minimises exactly along the projected gradient; a kink that stops it becomes sticky, and a sticky row whose
     multiplier leaves [0, a_i] is let go to the side it wants. ``Q`` and ``R`` are the factors of the ``k`` rows in
-    ``sticky``; the new k is returned.
+    ``sticky``; the new k is returned, and ``spent`` counts the steps.
     """
     r, q = XT.shape
     g = np.empty(r)
@@ -171,6 +173,7 @@ def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter):  # type: ignore
     for j in range(r):
         g[j] += w[j] - c[j]
     for _ in range(max_iter):
+        spent[0] += 1
         for j in range(r):
             p[j] = -g[j]
         for b in range(k):
@@ -260,13 +263,15 @@ def polish(
 
     DC programming: rows with :math:`v_i = (Va)_i > 0` are linearised at u (a convex part may be), the rest is solved
     exactly by :func:`_sticky_prox`; the value never falls and the loop ends when no row of the first kind changes
-    sides. Starts that will not reach ``cutoff``, by the look of their progress, are left
-    unfinished. With ``free``, the output direction ``a`` follows :math:`V^T (X u)_+` (ascent in both), otherwise it
-    stays as given.
+    sides. Starts that will not reach ``cutoff``, by the look of their progress, are left unfinished, and so are those
+    that would take more than seconds (counted in operations). With ``free``, the output direction ``a`` follows
+    :math:`V^T (X u)_+` (ascent in both), otherwise it stays as given.
     """
     r, n = XT.shape
     C = V.shape[1]
     rough = 4 + r // 2
+    most = LONGEST // max(1, n * r)
+    spent = np.zeros(1, np.int64)
     z = np.empty(n)
     v = np.empty(n)
     hidden = np.empty(n)
@@ -292,6 +297,7 @@ def polish(
         on = np.empty(0, np.bool_)
         sticky = np.empty(r + 1, np.int64)
         n_sticky = 0
+        spent[0] = 0
         for it in range(200):
             norm = np.sqrt(_dot(w, w))
             if not norm > 1e-9 * size:  # u = 0 is the maximum of the linearised problem
@@ -358,6 +364,8 @@ def polish(
                 break
             if settled and exact and (not free or gained <= 1e-12 * best):
                 break
+            if spent[0] >= most:
+                break
             prepared = True
             _back_times(XT, slopes, c)
             # the prox of the ray through u starts the search at the right length
@@ -373,5 +381,6 @@ def polish(
                 zn[sticky[e]] = 0.0
             # far from the end, a rough solution is enough: rows will change sides anyway
             exact = settled
-            n_sticky = _sticky_prox(XN, an, c, w, zn, on, sticky, Q, R, n_sticky, 40 * r + 100 if exact else rough)
+            steps = min(40 * r + 100 if exact else rough, most - spent[0])
+            n_sticky = _sticky_prox(XN, an, c, w, zn, on, sticky, Q, R, n_sticky, steps, spent)
         values[s] = best

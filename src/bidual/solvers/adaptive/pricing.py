@@ -140,7 +140,9 @@ class Pricer:
         values = np.zeros(len(U))
         if self.rank and len(U):
             # the first piece says what is worth finishing: decided before the threads start, so that they do not matter
-            polish(self.XT, G, U, A, C > 1, 0.0, values, 0, min(_PIECE, len(U)))
+            for k in range(min(_PIECE, len(U))):
+                if k == 0 or time.perf_counter() < deadline:
+                    polish(self.XT, G, U, A, C > 1, 0.0, values, k, k + 1)
             cutoff = _HOPE * max(float(values.max()), floor)
 
             def work(start: int, stop: int) -> None:
