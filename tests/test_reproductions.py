@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_every_experiment_states_its_claim_and_the_paper_s_numbers(experiments):
         assert experiment.claim.endswith(".")
         assert experiment.paper
         assert experiment.title
+
+
+def test_the_readme_tells_the_verdicts_of_the_records(framework):
+    records = [json.loads(path.read_text()) for path in (ROOT / "reproductions" / "results").glob("*.json")]
+    count = Counter(record["verdict"] for record in records)
+    told = (
+        f"{count['holds']} claims hold here, {count['holds in part']} in part, {count['does not hold here']} does not"
+    )
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"The {len(records)} experiments" in readme
+    assert told in readme
 
 
 def test_an_experiment_without_its_data_is_not_called_a_success(framework, tmp_path):
