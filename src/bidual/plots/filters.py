@@ -11,12 +11,12 @@ from bidual._typing import Array
 from bidual.networks import Network
 
 
-def plot_filters(model: Any, n_filters: int = 100, ax: Any = None) -> Any:
+def plot_filters(estimator: Any, n_filters: int = 100, ax: Any = None) -> Any:
     """Filters side by side (004 Figure 10), each stretched to its own range.
 
     Parameters
     ----------
-    model : ConvexRF, ConvolutionalNetwork or estimator with such a network
+    estimator : ConvexRF, estimator with a convolutional network, or such a network itself
         Fitted, on images of one or three channels, or on sequences, whose filters are drawn as rows of channels.
     n_filters : int, default=100
         How many to draw: the first ones, of a network those of the largest cost.
@@ -28,7 +28,7 @@ def plot_filters(model: Any, n_filters: int = 100, ax: Any = None) -> Any:
     """
     import matplotlib.pyplot as plt
 
-    filters = _filters_of(model)[:n_filters]
+    filters = _filters_of(estimator)[:n_filters]
     if not len(filters):
         raise ValueError("there are no filters: the best network is a constant")
     if filters.ndim == 3:  # sequences: channels below each other

@@ -130,13 +130,14 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
         patterns = replace(patterns.take(np.arange(0)), complete=patterns.complete)
     history: list[HistoryEntry] = []
     best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
+    generated: Neurons | None = None
     if cone_generation.suits(problem, patterns, options.tol):
         found = cone_generation.generate(problem, patterns, options, began)
         writable = cone_generation.entries(problem, patterns) <= cone_generation.LARGEST
         if found.status != cone_generation.STALLED or not writable:
             neurons = reduce_neurons(problem, found.neurons)
             return _solution(problem, patterns, neurons, found.bound, found.status, found.history, began)
-        history, best = found.history, found.bound  # and the cones are written down after all
+        history, best, generated = found.history, found.bound, found.neurons  # the cones are written down after all
     target = 1e-2 * options.tol
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
@@ -174,6 +175,8 @@ def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: 
             break
         kept = working[used > 1e-8 * used.max(initial=0.0)]
         working = np.concatenate([kept, _select(bounds.values.max(axis=(0, 1)), np.flatnonzero(violating))])
+    if generated is not None and problem.objective(generated) < problem.objective(neurons):
+        neurons = generated  # the conic solver was stopped early
     neurons = _repair(problem, reduce_neurons(problem, _repair(problem, neurons)))
     if problem.loss.smooth:
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))

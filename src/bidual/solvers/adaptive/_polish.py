@@ -10,7 +10,7 @@ from bidual.solvers.adaptive._kernels import JIT
 
 # Signatures are spelled out: inferred ones differ in literal integers, and each would be compiled.
 V, M = "float64[::1]", "float64[:,::1]"
-#: Operations of the longest search from one start, in multiples of the entries of X: seconds.
+#: Operations of the longest search from one start (a step takes one for each entry of X): seconds.
 LONGEST = 2_000_000_000
 
 
