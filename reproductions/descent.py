@@ -74,8 +74,8 @@ class Descent:
     module : torch.nn.Module
     objectives : ndarray, shape (records,) or (records, runs)
         The objective of all rows after each recorded epoch.
-    seconds : ndarray, shape (records,)
-        Of training only.
+    seconds, cpu_seconds : ndarray, shape (records,)
+        Of training only: wall clock, and CPU of all threads.
     epochs : ndarray, shape (records,)
     watched : list
         What ``watch`` returned at each record.
@@ -84,6 +84,7 @@ class Descent:
     module: torch.nn.Module
     objectives: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    cpu_seconds: NDArray[np.float64]
     epochs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     watched: list[Any] = field(default_factory=list)
 
@@ -161,25 +162,27 @@ def descend(
     stepper: torch.optim.Optimizer = {
         "sgd": lambda: torch.optim.SGD(module.parameters(), lr=rate, momentum=momentum),
         "adam": lambda: torch.optim.Adam(module.parameters(), lr=rate),
+        "adagrad": lambda: torch.optim.Adagrad(module.parameters(), lr=rate),
+        "adadelta": lambda: torch.optim.Adadelta(module.parameters(), lr=rate),
     }[optimiser]()
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(stepper, epochs) if cosine else None
     shuffle = torch.Generator().manual_seed(seed)
     every = max(epochs // records, 1)
-    objectives, seconds, at, watched, spent = [], [], [], [], 0.0
+    objectives, seconds, at, watched, spent = [], [], [], [], np.zeros(2)
 
     def objective(rows: torch.Tensor | slice) -> torch.Tensor:
         return LOSSES[loss](module(inputs[rows]), targets[rows]) + beta * penalty(module)
 
     for epoch in range(epochs):
-        began = time.perf_counter()
+        began = _clocks()
         for rows in _batches(module, len(inputs), batch_size, shuffle):
             stepper.zero_grad()
             objective(rows).sum().backward()
             stepper.step()
         if schedule is not None:
             schedule.step()
-        spent += time.perf_counter() - began
-        late = time_limit is not None and spent > time_limit
+        spent = spent + _clocks() - began
+        late = time_limit is not None and spent[0] > time_limit
         if epoch % every == every - 1 or epoch == epochs - 1 or late:
             with torch.no_grad():
                 objectives.append(objective(slice(None)).numpy())
@@ -188,7 +191,12 @@ def descend(
             at.append(epoch + 1)
             if late or not np.isfinite(objectives[-1]).any():
                 break
-    return Descent(module, np.array(objectives, dtype=np.float64), np.array(seconds), np.array(at), watched)
+    return Descent(module, np.array(objectives, dtype=np.float64), *np.array(seconds).T, np.array(at), watched)
+
+
+def _clocks() -> NDArray[np.float64]:
+    """Wall clock and CPU of all threads."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def _batches(
@@ -203,7 +211,20 @@ def _batches(
 
 
 def tuned(rates: Sequence[float], train: Callable[[float], Descent]) -> tuple[Descent, float]:
-    """The run, and its learning rate, that ended lowest (of an ensemble: in the median over its runs)."""
-    runs = [(train(rate), rate) for rate in rates]
-    ends = [np.median(np.nan_to_num(run.objectives[-1], nan=np.inf)) for run, _ in runs]
-    return runs[int(np.argmin(ends))]
+    """The run, and its learning rate, that ended lowest (of an ensemble: in the median over its runs).
+
+    A grid of several rates, which must rise, is extended while its best rate is the first or the last, three times at
+    most.
+    """
+    runs = {rate: train(rate) for rate in rates}
+
+    def best() -> float:
+        return min(runs, key=lambda rate: float(np.median(np.nan_to_num(runs[rate].objectives[-1], nan=np.inf))))
+
+    for _ in range(3 if len(rates) > 1 else 0):
+        low, *_, high = sorted(runs)
+        further = {low: low * rates[0] / rates[1], high: high * rates[-1] / rates[-2]}.get(best())
+        if further is None:
+            break
+        runs[further] = train(further)
+    return runs[best()], best()

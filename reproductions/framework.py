@@ -28,7 +28,19 @@ from sklearn.exceptions import ConvergenceWarning
 from bidual._files import read_json
 from reproductions.data import Data, DataMissing
 
-__all__ = ["Context", "Experiment", "Outcome", "Size", "Verdict", "discover", "experiment", "judge", "natural", "table"]
+__all__ = [
+    "Context",
+    "Experiment",
+    "Outcome",
+    "Size",
+    "Verdict",
+    "discover",
+    "experiment",
+    "judge",
+    "natural",
+    "table",
+    "timed",
+]
 
 matplotlib.use("Agg")  # figures go to files
 
@@ -89,12 +101,15 @@ class Context:
         Real data sets by name.
     folder : Path
         Where figures go.
+    shared : dict
+        What experiments of one command leave to each other, such as networks that two figures show.
     """
 
     size: Size
     data: Data
     folder: Path
     verbose: bool = False
+    shared: dict[Any, Any] = field(default_factory=dict)
     figures: list[str] = field(default_factory=list)
     cpu_seconds: float = 0.0  # of the last experiment run with it
 
@@ -155,15 +170,23 @@ class Experiment:
 
         Solvers may stop at a time limit: the experiments report the gaps, so that a warning says nothing new.
         """
-        began, cpu = time.perf_counter(), time.process_time()
+        outcome, seconds, context.cpu_seconds = timed(lambda: self._tested(context))
+        return outcome, seconds
+
+    def _tested(self, context: Context) -> Outcome:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                outcome = self.run(context)
+                return self.run(context)
         except DataMissing as missing:
-            outcome = Outcome(Verdict.UNTESTED, ours="-", details=str(missing))
-        context.cpu_seconds = time.process_time() - cpu
-        return outcome, time.perf_counter() - began
+            return Outcome(Verdict.UNTESTED, ours="-", details=str(missing))
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float, float]:
+    """What ``work`` returns, and the seconds it took: wall clock, and CPU of all threads."""
+    began, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    return result, time.perf_counter() - began, time.process_time() - cpu
 
 
 def judge(*parts: bool) -> Verdict:

@@ -53,9 +53,10 @@ def reproduce(args: argparse.Namespace) -> None:
     size = framework.Size("quick" if args.quick else "full" if args.full else "default")
     folder.mkdir(parents=True, exist_ok=True)
     sets, failed = data.Data(args.data, args.download), []
+    shared: dict[object, object] = {}
     for experiment in chosen:
         print(f"{experiment.name}: {experiment.title}", flush=True)
-        context = framework.Context(size, sets, folder, verbose=args.verbose > 0)
+        context = framework.Context(size, sets, folder, verbose=args.verbose > 0, shared=shared)
         try:
             outcome, seconds = experiment(context)
         except Exception:  # one experiment that breaks must not cost the others

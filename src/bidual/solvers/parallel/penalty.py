@@ -14,7 +14,9 @@ without the signs :math:`\mathcal I` that eq. 21 has.)
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -39,8 +41,8 @@ class PenaltyForm:
 
     Parameters
     ----------
-    optimiser : str, default="Adam"
-        A class of ``torch.optim``.
+    optimiser : str or callable, default="Adam"
+        A class of ``torch.optim``, or what makes an optimiser of parameters and ``lr``.
     rate : float, default=0.01
         Length of the steps.
     epochs : int, default=200
@@ -53,7 +55,7 @@ class PenaltyForm:
         Sampled cells (the paper: as many as branches).
     """
 
-    optimiser: str = "Adam"
+    optimiser: str | Callable[..., Any] = "Adam"
     rate: float = 1e-2
     epochs: int = 200
     batch_size: int | None = None
@@ -99,7 +101,7 @@ class PenaltyForm:
             import torch
         except ImportError as error:  # pragma: no cover - depends on the installation
             raise ImportError("the penalty form needs PyTorch: pip install 'bidual[torch]'") from error
-        kind = getattr(torch.optim, self.optimiser, None)
+        kind = self.optimiser if callable(self.optimiser) else getattr(torch.optim, self.optimiser, None)
         if kind is None:
             raise ValueError(f"torch.optim has no optimiser {self.optimiser!r}")
         tree, C, P = problem.tree, problem.n_outputs, len(cells)
