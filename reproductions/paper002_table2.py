@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import torch
 
 from bidual import Parallel, ParallelNetwork, ReLURegressor
 from bidual.networks.parallel_torch import ParallelModule
 from reproductions.descent import descend, tuned
-from reproductions.framework import Context, Outcome, Verdict, experiment
+from reproductions.framework import Context, Outcome, experiment, judge, table, timed
 
 #: (n, d, m1, m2) and beta of the paper, whose loss is a sum.
 N, D, M1, M2, BETA_PAPER = 5, 2, 3, 1, 0.002
 #: Step lengths to choose from; the first one is the paper's 0.005 for the mean instead of the sum.
 RATES = (0.025, 0.1, 0.3)
+#: How far above the optimum the median run is stuck, as a factor.
+MARGIN = 1.1
 
 
 class Runs(torch.nn.Module):
@@ -53,9 +53,7 @@ def run(context: Context) -> Outcome:
     beta = BETA_PAPER / N
     options = {"architecture": Parallel(M1, M2), "bias": False, "fit_intercept": False, "method": "exact"}
     ReLURegressor(beta, **options).fit(X[:2], y[:2])  # loads the kernels
-    began = time.process_time(), time.perf_counter()
-    best = ReLURegressor(beta, tol=1e-8, **options).fit(X, y)
-    ours = time.process_time() - began[0], time.perf_counter() - began[1]
+    best, wall, cpu = timed(lambda: ReLURegressor(beta, tol=1e-8, **options).fit(X, y))
     patterns = best.certificate_.n_patterns
     epochs, runs = context.pick(quick=4_000, default=20_000, full=200_000), 5
     rows, lowest, medians = [], np.inf, []
@@ -70,24 +68,22 @@ def run(context: Context) -> Outcome:
         ends = run.objectives[-1]
         lowest = min(lowest, *ends)
         medians.append(float(np.median(ends)))
-        cells = " | ".join(f"{N * end:.5f}" for end in ends)
-        rows.append(f"| SGD, K = {K} | {cells} | {rate:g} | {run.seconds[-1]:.0f} |")
-        context.log(rows[-1])
-    never_below, closer = lowest >= best.lower_bound_, medians[-1] < medians[0]
-    table = [
+        rows.append((f"SGD, K = {K}", *(f"{N * end:.5f}" for end in ends), f"{rate:g}", f"{run.seconds[-1]:.0f}"))
+        context.log(str(rows[-1]))
+    assert lowest >= best.lower_bound_
+    few, _, many = np.array(medians) / best.objective_
+    text = (
         f"Proven optimum {N * best.objective_:.7f} (gap {best.gap_:.0e}, all {patterns} activation patterns of both "
-        f"layers) in {ours[0]:.2f} s of CPU, {ours[1]:.2f} s of wall clock. Objectives in the paper's normalisation "
-        f"(sums; ours times n = {N}), for points drawn as in the paper: its values are for its own points.",
-        "",
-        "| | run 1 | run 2 | run 3 | run 4 | run 5 | rate | seconds (all five at once) |",
-        "|" + "---|" * 8,
-        *rows,
-    ]
+        f"layers) in {cpu:.2f} s of CPU, {wall:.2f} s of wall clock. Objectives in the paper's normalisation "
+        f"(sums; ours times n = {N}), for points drawn as in the paper: its values are for its own points. Stuck: the "
+        f"median run ends more than {MARGIN - 1:.0%} above the optimum; close: less."
+    )
+    header = ["", *(f"run {k + 1}" for k in range(runs)), "rate", "seconds (all five at once)"]
     return Outcome(
-        Verdict.HOLDS if never_below and closer else Verdict.PARTLY if never_below else Verdict.FAILS,
-        ours=f"optimum {N * best.objective_:.5f} in {ours[0]:.2f} s of CPU; lowest run {N * lowest:.5f}, medians "
+        judge(few > MARGIN, many < min(few, MARGIN)),
+        ours=f"optimum {N * best.objective_:.5f} in {cpu:.2f} s of CPU; lowest run {N * lowest:.5f}, medians "
         + ", ".join(f"{N * value:.5f}" for value in medians)
         + " for K = 5, 20, 40",
         sizes=f"{epochs} epochs",
-        details="\n".join(table),
+        details=f"{text}\n\n{table(header, rows)}",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -130,6 +132,21 @@ def test_the_penalty_form_comes_close_to_the_constrained_program(loss):
     batches = data.train(PenaltyForm(epochs=20, batch_size=5), Options(random_state=0))
     again = data.train(PenaltyForm(epochs=20, batch_size=5), Options(random_state=0))
     assert batches.certificate.objective == again.certificate.objective
+
+
+def test_the_penalty_form_takes_optimisers_by_name_and_made_to_order():
+    torch = pytest.importorskip("torch")
+    from bidual.solvers.parallel.penalty import PenaltyForm
+
+    X, y, _ = gaussian_problem(3, n=12)
+    data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.02, architecture=Parallel(2), **PAPER)
+
+    def objective(optimiser):
+        form = PenaltyForm(optimiser, epochs=30, n_patterns=10)
+        return data.train(form, Options(random_state=0)).certificate.objective
+
+    assert objective(torch.optim.SGD) == objective("SGD")
+    assert objective(partial(torch.optim.SGD, momentum=0.9)) < objective("SGD")
 
 
 def test_the_penalty_form_is_for_parallel_networks():

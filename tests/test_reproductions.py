@@ -165,6 +165,48 @@ def test_tuning_keeps_the_lowest_end_and_never_a_run_that_blew_up(framework):
     assert np.isfinite(run.objective)
 
 
+def test_tuning_goes_past_the_ends_of_its_rates(framework):
+    import numpy as np
+    from reproductions.descent import Descent, tuned
+
+    tried = []
+
+    def train(rate):
+        tried.append(rate)
+        return Descent(None, np.array([abs(np.log10(rate) - best)]), np.ones(1), np.ones(1))
+
+    for best, expected in (
+        (1.2, [0.1, 1.0, 10.0, 100.0]),
+        (-9.0, [0.1, 1.0, 0.01, 1e-3, 1e-4]),
+        (0.1, [0.1, 1.0, 10.0]),
+    ):
+        tried.clear()
+        _, rate = tuned((0.1, 1.0), train)
+        np.testing.assert_allclose(tried, expected)
+        assert rate == pytest.approx(min(expected, key=lambda r: abs(np.log10(r) - best)))
+    tried.clear()
+    assert tuned((0.1,), train)[1] == 0.1
+    assert tried == [0.1]
+
+
+def test_the_peer_of_the_spiral_charges_more_than_the_path_regulariser(framework, monkeypatch):
+    pytest.importorskip("cvxpy")
+    import numpy as np
+    from reproductions import paper002_fig1
+
+    from bidual import Parallel, ReLURegressor
+
+    monkeypatch.setattr(paper002_fig1, "N", 6)
+    monkeypatch.setattr(paper002_fig1, "M1", 2)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
+    predict, objective = paper002_fig1.weight_decay(X, y)
+    path = ReLURegressor(paper002_fig1.BETA_PAPER / 6, architecture=Parallel(2), method="exact").fit(X, y)
+    assert path.certificate_.rigorous
+    assert objective >= 6 * path.lower_bound_
+    np.testing.assert_allclose(predict(X), y, atol=1e-2)
+
+
 def test_verdicts_and_tables(framework):
     assert framework.judge(True, True) is framework.Verdict.HOLDS
     assert framework.judge(True, False) is framework.Verdict.PARTLY
