@@ -213,13 +213,17 @@ def _batches(
 def tuned(rates: Sequence[float], train: Callable[[float], Descent]) -> tuple[Descent, float]:
     """The run, and its learning rate, that ended lowest (of an ensemble: in the median over its runs).
 
-    A grid of several rates, which must rise, is extended while its best rate is the first or the last, three times at
-    most.
+    A rate at which any run blows up is too long. A grid of several rates, which must rise, is extended while its best
+    rate is the first or the last, three times at most.
     """
     runs = {rate: train(rate) for rate in rates}
 
+    def end(rate: float) -> float:
+        ends = runs[rate].objectives[-1]
+        return float(np.median(ends)) if np.isfinite(ends).all() else np.inf
+
     def best() -> float:
-        return min(runs, key=lambda rate: float(np.median(np.nan_to_num(runs[rate].objectives[-1], nan=np.inf))))
+        return min(runs, key=end)
 
     for _ in range(3 if len(rates) > 1 else 0):
         low, *_, high = sorted(runs)

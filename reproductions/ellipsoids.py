@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from bidual import is_spike_free
+from bidual import SpikeFree, is_spike_free
 from bidual.geometry import rectify_ellipsoid, support_function
 from bidual.plots import plot_polar, plot_rectified_ellipsoid
 from reproductions.framework import Context
@@ -48,14 +48,29 @@ def relaxed_support(X: Array, V: Array) -> Array:
     return np.maximum(np.vstack([inside, corners]) @ V.T, 0.0).max(axis=0)
 
 
-def faces(X: Array, count: int = 3600) -> tuple[float, int]:
-    """Share of directions whose maximiser is one of few points (flat faces of the polar), and the number of these."""
-    V = directions(len(X), count)
-    points = rectify_ellipsoid(X, directions(X.shape[1], 7200))
-    best = points[np.argmax(V @ points.T, axis=1)]
-    _, index, counts = np.unique(best.round(6), axis=0, return_inverse=True, return_counts=True)
-    flat = counts[index.ravel()] > count // 100
-    return float(flat.mean()), int((counts > count // 100).sum())
+def faces(X: Array, count: int = 2000) -> tuple[float, int]:
+    """Share of the directions with positive entries only whose furthest point is one of few, and of how many.
+
+    Such a point is a corner of the hull of the set, and a flat face of the polar. Directions with negative entries are
+    left out: they end at zero or on the axes for every matrix.
+    """
+    V = directions(len(X), 2 ** len(X) * count)
+    V = V[(V > 0).all(axis=1)]
+    steps = 1e-6 * np.eye(len(X))  # the furthest point is the gradient of the support function
+    furthest = np.column_stack([(support_function(X, V + h) - support_function(X, V - h)) / 2e-6 for h in steps])
+    _, index, counts = np.unique(furthest.round(4), axis=0, return_inverse=True, return_counts=True)
+    corner = counts > len(V) // 100
+    return float(corner[index.ravel()].mean()), int(corner.sum())
 
 
-__all__ = ["directions", "draw", "exact_to", "faces", "is_spike_free", "relaxed_support", "support_function"]
+def why(answer: SpikeFree) -> str:
+    """The reason that the library gives, with what it calls K."""
+    return f"{answer.reason[0].upper()}{answer.reason[1:]} (K is the inverse of the Gram matrix of the rows)."
+
+
+def accuracy(X: Array, V: Array) -> str:
+    """A sentence on :func:`exact_to`."""
+    return f"The exact support function agrees with 40000 points of the set to {exact_to(X, V):.0e}."
+
+
+__all__ = ["accuracy", "directions", "draw", "faces", "is_spike_free", "relaxed_support", "support_function", "why"]

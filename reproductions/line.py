@@ -38,7 +38,7 @@ def train(
     x: Array, y: Array, *, beta: float, m: int, runs: int, std: float | Array, steps: int, loss: str,
     rate: float | Array,
 ) -> Descent:  # fmt: skip
-    """Gradient descent with momentum, all runs at once; ``std`` and ``rate`` may be one for each run."""
+    """Gradient descent with momentum and a falling rate, all runs at once; each may have a ``std`` and ``rate``."""
     module, longest = Line(m, runs, std), float(np.max(rate))
     shorter = torch.as_tensor(np.broadcast_to(rate, runs) / longest)
     for parameter in module.parameters():
@@ -46,7 +46,7 @@ def train(
         parameter.register_hook(lambda gradient, factor=factor: gradient * factor)
     return descend(
         module, x[:, None], y, beta=beta, loss=loss, penalty=line_squares, rate=longest, momentum=0.9, epochs=steps,
-        records=50,
+        cosine=True, records=50,
     )  # fmt: skip
 
 

@@ -64,9 +64,10 @@ def train_bn(
     X: Array, labels: NDArray[np.int64], *, beta: float, m: int, seed: int = 0, watch: dict[str, Any] | None = None,
     net: torch.nn.Module | None = None, **options: Any,
 ) -> Descent:  # fmt: skip
-    """SGD with momentum 0.9 on one-hot targets; ``watch`` maps names to (rows, labels), whose accuracies are recorded.
+    """SGD with momentum 0.9 on one-hot targets.
 
-    torch divides by the standard deviation where 000 divides by the norm: the same problem with sqrt(n) times beta.
+    ``watch`` maps names to (rows, labels), whose accuracies are recorded, or to functions of the module. torch divides
+    by the standard deviation where 000 divides by the norm: the same problem with sqrt(n) times beta.
     """
     Y = np.eye(labels.max() + 1)[labels]
     module = bn_net(X.shape[1], m, Y.shape[1], seed=seed) if net is None else net
@@ -74,13 +75,16 @@ def train_bn(
         module[1].momentum = 1.0  # type: ignore[index]  # statistics of all rows, as 000 A.1 has it
     seen = {} if watch is None else watch
 
-    def accuracies(module: torch.nn.Module) -> dict[str, float]:
-        return {name: accuracy(scores(module, rows), y) for name, (rows, y) in seen.items()}
+    def look(module: torch.nn.Module) -> dict[str, Any]:
+        return {
+            name: what(module) if callable(what) else accuracy(scores(module, what[0]), what[1])
+            for name, what in seen.items()
+        }
 
-    settings = {"momentum": 0.9, "penalty": bn_squares, "watch": accuracies, "seed": seed, "records": 30, **options}
+    settings = {"momentum": 0.9, "penalty": bn_squares, "watch": look, "seed": seed, "records": 30, **options}
     return descend(module, X, Y, beta=np.sqrt(len(X)) * beta, **settings)
 
 
 def watched(run: Descent, name: str) -> Array:
-    """The recorded accuracies of this name."""
+    """What was recorded under this name."""
     return np.array([entry[name] for entry in run.watched])

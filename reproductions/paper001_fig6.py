@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reproductions.closed_bn import compare
+from reproductions.closed_bn import NOISE, compare
 from reproductions.framework import Context, Outcome, experiment, judge
 
 
@@ -14,15 +14,17 @@ from reproductions.framework import Context, Outcome, experiment, judge
 )
 def run(context: Context) -> Outcome:
     """n = 2000, d = 3072, 100 neurons, four classes; the paper's beta is unknown, here 1 as in 000 Fig. 3."""
-    n = context.pick(quick=400, default=1200, full=2000)
-    epochs, runs = context.pick(quick=250, default=500, full=10_000), context.pick(quick=2, default=4)
-    found = compare(context, "001-fig6", classes=4, n=n, m=100, runs=runs, epochs=epochs)
+    n, m = context.pick(quick=200, default=480, full=2000), context.pick(quick=50, default=100)
+    steps, runs = context.pick(quick=1_600, default=4_000, full=10_000), context.pick(quick=2, default=3, full=4)
+    found = compare(context, "001-fig6", classes=4, n=n, m=m, runs=runs, steps=steps)
+    lower = () if found.stays_above is None else (found.stays_above,)
     return Outcome(
-        judge(found.gap < 1e-9 and found.ends.min() > found.formula, found.formula_test > found.tests.mean()),
-        ours=f"objective {found.formula:.4f} (formula), {found.ends.min():.4f} (best of GD); test accuracy "
-        f"{found.formula_test:.1f} % (formula), {found.tests.mean():.1f} % (GD)",
-        sizes=f"n = {n} (2000), {runs} runs (4) of {epochs} steps; CIFAR-10 for CIFAR-100",
+        judge(*lower, found.formula_test > found.tests.mean() + NOISE),
+        ours=found.told,
+        sizes=f"n = {n} (2000), m = {m} (100), {runs} runs (4) of {steps} steps (unknown), beta = 1 of the sum of "
+        "losses (unknown); four classes of CIFAR-10 for those of CIFAR-100, which is not here",
         details=found.details
-        + "\n\nThe accuracy of the formula is below that of gradient descent, as 000 A.4 reports for the same network "
-        "(47.7 % against 60.1 %), and against what 001 says." * bool(found.formula_test < found.tests.mean()),
+        + "\n\nStopped early, gradient descent would be more accurate than the formula, as 000 A.4 reports for the "
+        "same kind of network (47.7 % against 60.1 %); 001 has the formula above it."
+        * bool(found.best_test > found.formula_test + NOISE),
     )

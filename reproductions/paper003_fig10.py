@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,48 +12,51 @@ import torch
 from bidual import Convolutional, ReLUClassifier
 from bidual.arrangements import flip_nearest, patterns_of
 from bidual.networks.torch_conv import SumPool
+from reproductions.data import two_classes
 from reproductions.descent import Descent, Ensemble, descend, tuned
-from reproductions.framework import Context, Outcome, Verdict, experiment, judge, table
+from reproductions.framework import Context, Outcome, Verdict, experiment, judge, table, timed
 
-CLASSES, N, WIDTH, CLUSTERS, BATCH = (0, 1), 195, 50, 50, 20
+CLASSES, N, N_TEST, WIDTH, CLUSTERS, BATCH = (0, 1), 195, 2000, 50, 50, 20
 ARCHITECTURE = Convolutional(kernel_size=4, stride=4)
 BETA = 0.5
-#: Step sizes to choose from, by shorter runs.
-RATES = {"sgd": (3e-4, 1e-3, 3e-3), "adam": (1e-3, 3e-3, 1e-2)}
-OURS, ALG1, UNION = "bidual, adaptive", "Alg1: clusters and trained patterns", "Alg1 with adaptive's patterns too"
-REMARK = """
-The programs need patterns to be chosen, adaptive finds its own. Their gaps are proven, but among networks on their
-patterns only; adaptive's is among all networks, by local search. Alg3 moves a filter across the hyperplane nearest to
-it, where the paper flips a sign, which may leave a pattern that no filter has. The paper bounds all weights by one; we
-do not. Descent needs small steps here: with 64 patches added up, outputs and their gradients are large; its rates are
-chosen by runs of a twentieth of the length. beta was chosen after short runs of adaptive at 0.02, 0.5 and 3, whose test
-accuracies were 0.741, 0.779 and 0.761: at 0.02 all training images are fitted.
-""".replace("\n", " ").strip()
+SGD, BOTH, TRAINED, INITIAL, NEIGHBOURS = (
+    "SGD", "clusters and trained patterns", "trained patterns", "initial patterns", "initial and neighbours"
+)  # fmt: skip
+#: Relative differences of objectives, and differences of accuracies (a standard error of 78 %), that are ties.
+TIE, NOISE = 1e-3, 0.01
 
 
 class Row(NamedTuple):
-    """A method and what it reached."""
+    """A method and what it reached; descent has no bound of its own."""
 
-    name: str
     objective: float
+    bound: float
     train: float
     test: float
     seconds: float
-    gap: float | None = None
 
 
-def data(context: Context, n: int) -> tuple[np.ndarray, ...]:
-    """Two classes, standardised channels, n training images; labels -1 and 1."""
-    arrays, rng = context.data.images("cifar10"), np.random.default_rng(0)
-    parts = []
-    for half in ("train", "test"):
-        X, y = arrays[f"X_{half}"], arrays[f"y_{half}"]
-        rows = np.flatnonzero(np.isin(y, CLASSES))
-        rows = rng.choice(rows, n, replace=False) if half == "train" else rows
-        parts += [X[rows].astype(np.float64), np.where(y[rows] == CLASSES[1], 1, -1)]
-    X, y, X_test, y_test = parts
-    mean, deviation = X.mean(axis=(0, 1, 2)), X.std(axis=(0, 1, 2))
-    return (X - mean) / deviation, y, (X_test - mean) / deviation, y_test
+class Trained(NamedTuple):
+    """The images, and the runs of SGD on them with their rate."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    run: Descent
+    rate: float
+
+    @property
+    def best(self) -> int:
+        """The run with the lowest objective."""
+        return int(np.nanargmin(self.run.objectives[-1]))
+
+    def neurons(self) -> tuple[np.ndarray, np.ndarray]:
+        """Filters ``(m, h)`` and output weights ``(m,)`` of the best run."""
+        first, last = (
+            p.detach().numpy()[self.best].astype(np.float64) for p in (self.run.module.first, self.run.module.last)
+        )
+        return first.T, last[:, 0]
 
 
 def module(seed: int) -> torch.nn.Sequential:
@@ -92,103 +94,134 @@ class Convolutions(Ensemble):
         return activations.reshape(self.runs, n, K, -1).sum(dim=2) @ self.last
 
 
-def descent(context: Context, name: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Any:
-    """The best of several runs of gradient descent: its row and its filters."""
-    runs, epochs = context.pick(quick=2, default=5), context.pick(quick=300, default=2000, full=10_000)
+def trained(context: Context) -> Trained:
+    """SGD on standardised images, the same for Fig. 10 and Fig. 11: trained once if one command asks for both."""
+    if "003-fig10" in context.shared:
+        return context.shared["003-fig10"]
+    n = context.pick(quick=40, default=N)
+    X, y, X_test, y_test = two_classes(context.data.load("cifar10"), CLASSES, n, N_TEST)
+    X, X_test = (Z.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for Z in (X, X_test))
+    mean, deviation = X.mean(axis=(0, 1, 2)), X.std(axis=(0, 1, 2))
+    X, X_test = (X - mean) / deviation, (X_test - mean) / deviation
     patches, test = (ARCHITECTURE.patches(Z).reshape(len(Z), 64, -1).astype(np.float32) for Z in (X, X_test))
+    runs, epochs = context.pick(quick=2, default=5), context.pick(quick=300, default=1000, full=10_000)
 
-    def go(rate: float, epochs: int) -> Descent:
+    def accuracies(networks: torch.nn.Module) -> np.ndarray:
+        sets = ((patches, y), (test, y_test))
+        return np.array([(np.sign(networks(torch.as_tensor(Z)).numpy()[..., 0]) == t).mean(axis=1) for Z, t in sets])
+
+    def go(rate: float, epochs: int, **options: Any) -> Descent:
         return descend(
-            Convolutions(range(runs)), patches, y, beta=BETA, loss="hinge", optimiser=name, rate=rate, momentum=0.9,
-            epochs=epochs, batch_size=BATCH, cosine=True, records=20,
+            Convolutions(range(runs)), patches, y, beta=BETA, loss="hinge", rate=rate, momentum=0.9, epochs=epochs,
+            batch_size=BATCH, cosine=True, **options,
         )  # fmt: skip
 
-    _, rate = tuned(RATES[name], lambda rate: go(rate, epochs // 20))
-    end = go(rate, epochs)
-    best = int(np.nanargmin(end.objectives[-1]))
-    with torch.no_grad():
-        train, held = (
-            float(np.mean(np.where(end.module(torch.as_tensor(Z))[best, :, 0].numpy() > 0, 1, -1) == labels))
-            for Z, labels in ((patches, y), (test, y_test))
-        )
-    assert isinstance(end.module, Convolutions)
-    row = Row(f"{name.upper()}, best of {runs}", end.objective, train, held, float(end.seconds[-1]))
-    return row, end.module.first.detach().numpy()[best].T.astype(np.float64)
+    _, rate = tuned((1e-3, 3e-3), lambda rate: go(rate, epochs // 10, records=1))
+    run = go(rate, epochs, records=25, watch=accuracies)
+    context.log(f"SGD {run.objectives[-1]}, rate {rate:g}, {run.cpu_seconds[-1]:.0f} s")
+    context.shared["003-fig10"] = Trained(X, y, X_test, y_test, run, rate)
+    return context.shared["003-fig10"]
+
+
+def program(context: Context, X: np.ndarray, y: np.ndarray, **settings: Any) -> ReLUClassifier:
+    """The convex program, on given patterns or by column generation."""
+    limit = context.pick(quick=20.0, default=300.0, full=7200.0)
+    return ReLUClassifier(
+        BETA, loss="hinge", architecture=ARCHITECTURE, bias=False, fit_intercept=False, random_state=0,
+        **{"time_limit": limit, **settings},
+    ).fit(X, y)  # fmt: skip
+
+
+def gates(context: Context, state: Trained) -> dict[str, Any]:
+    """The patterns of the programs: clusters of patches, SGD's best run, its start, and neighbours of the start."""
+    clusters = ARCHITECTURE.cluster(state.X, context.pick(quick=10, default=CLUSTERS), random_state=0)
+    own, initial = state.neurons()[0], filters(module(state.best))
+    patches = ARCHITECTURE.window(4).rows(state.X)
+    neighbours = flip_nearest(patches, patterns_of(patches, initial)).witnesses
+    return {BOTH: [clusters, own], TRAINED: own, INITIAL: initial, NEIGHBOURS: neighbours}
 
 
 @experiment(
     "003-fig10",
     title="A convolutional network on two classes of CIFAR-10 (n = 195, filters 4 x 4 x 3, stride 4, hinge loss)",
-    claim="The convex program on patterns of clustered patches and of the trained network (Alg1) ends lower than its "
-    "approximations and than gradient descent, with a better test accuracy.",
-    paper="curves only: Alg1 lowest in objective and highest in accuracy, GD above it",
+    claim="The convex program on patterns of clustered patches and of the trained network (Alg1) ends lower than the "
+    "other programs and than SGD, with a higher test accuracy, and the patterns of the clusters make the difference.",
+    paper="curves only; the text says that Alg1 has the lowest objective and the highest test accuracy",
 )
 def run(context: Context) -> Outcome:
-    """Train by SGD and Adam, by column generation, and by the three programs of the paper."""
-    n = context.pick(quick=40, default=N)
-    X, y, X_test, y_test = data(context, n)
-    rows: list[Row] = []
+    """Train by SGD, by the programs of the paper, and by column generation."""
+    state = trained(context)
+    X, y, X_test, y_test, end, rate = state
+    runs = end.objectives.shape[1]
+    each = float(end.cpu_seconds[-1]) / runs
+    train, test = end.watched[-1][:, state.best]
+    rows = {SGD: Row(end.objective, end.objective, float(train), float(test), each)}
 
-    def fit(name: str, **settings: Any) -> ReLUClassifier:
-        began = time.perf_counter()
-        est = ReLUClassifier(
-            BETA, loss="hinge", architecture=ARCHITECTURE, bias=False, fit_intercept=False, random_state=0, **settings
-        ).fit(X, y)
-        elapsed = time.perf_counter() - began
-        rows.append(Row(name, est.objective_, est.score(X, y), est.score(X_test, y_test), elapsed, est.gap_))
-        context.log(f"{rows[-1]}, {est.certificate_.method}")
-        return est
+    def fit(name: str, **settings: Any) -> None:
+        est, _, spent = timed(lambda: program(context, X, y, **settings))
+        spent += each * (name in (BOTH, TRAINED))
+        rows[name] = Row(est.objective_, est.lower_bound_, est.score(X, y), est.score(X_test, y_test), spent)
+        context.log(f"{name}: {rows[name]}, {est.certificate_.method}")
 
-    ends = []
-    for name in RATES:
-        row, hidden = descent(context, name, X, y, X_test, y_test)
-        ends.append((row.objective, hidden))
-        rows.append(row)
-        context.log(str(row))
-    trained = min(ends, key=lambda end: end[0])[1]
-    limit = context.pick(quick=120.0, default=900.0, full=7200.0)
-    ours = fit(OURS, tol=context.pick(quick=0.1, default=0.01, full=1e-3), time_limit=limit)
-    patches = ARCHITECTURE.window(4).rows(X)
-    clusters = ARCHITECTURE.cluster(X, CLUSTERS, random_state=0)
-    flipped = flip_nearest(patches, patterns_of(patches, filters(module(0)))).witnesses
-    for name, gates in (
-        (ALG1, [clusters, trained]),
-        ("Alg2: trained patterns", trained),
-        ("Alg3: initial patterns, flipped", flipped),
-        (UNION, [clusters, trained, ours]),
-    ):
-        fit(name, method="sampled", gates=gates, tol=1e-3, time_limit=limit)
-    _draw(context, rows)
-    found = {row.name: row for row in rows}
-    alg1, others = found[ALG1], [row for row in rows if row.name not in (OURS, ALG1, UNION)]
-    lower = all(alg1.objective < row.objective for row in others)
-    better = all(alg1.test > row.test for row in others)
-    lowest = min(rows, key=lambda row: row.objective)
-    cells = [
-        (*row[:1], f"{row.objective:.5f}", *(f"{x:.3f}" for x in row[2:4]), f"{row.seconds:.0f}",
-         "-" if row.gap is None else f"{row.gap:.1e}")
-        for row in rows
-    ]  # fmt: skip
+    for name, patterns in gates(context, state).items():
+        fit(name, method="sampled", gates=patterns, tol=1e-4)
+    limit = context.pick(quick=10.0, default=120.0, full=7200.0)
+    fit("adaptive", tol=context.pick(quick=0.1, default=0.01, full=1e-3), time_limit=limit)
+    _draw(context, end, rows)
+    alg1 = rows[BOTH]
+
+    def lower(*others: str) -> bool:
+        return all(alg1.objective < (1 - TIE) * rows[name].bound for name in others)
+
+    def better(*others: str) -> bool:
+        return all(alg1.test > rows[name].test + NOISE for name in others)
+
+    clusters, others = lower(TRAINED), (SGD, INITIAL, NEIGHBOURS)
+    ours, text = (
+        judge(lower(*names), better(*names), clusters) for names in (others, (SGD, TRAINED, INITIAL, NEIGHBOURS))
+    )
+    change = alg1.objective - rows[TRAINED].objective
     return Outcome(
-        judge(lower, better) if (alg1.gap or 0.0) < 0.1 else Verdict.UNTESTED,  # stopped at the time limit
-        ours="objectives " + ", ".join(f"{row.name.split(':')[0].split(',')[0]} {row.objective:.5f}" for row in rows)
-        + f"; lowest: {lowest.name}; test accuracies " + ", ".join(f"{row.test:.3f}" for row in rows),
-        sizes=f"n = {n}, beta = {BETA} (the paper names none), airplanes and automobiles",
-        details=table(["method", "objective", "train accuracy", "test accuracy", "seconds", "gap"], cells)
-        + f"\n\n{REMARK}",
+        ours if ours is text else Verdict.PARTLY,
+        ours="objective and test accuracy "
+        + ", ".join(f"{row.objective:.4f} and {100 * row.test:.1f} % ({name})" for name, row in rows.items())
+        + f"; the clusters change the objective by {change:.0e}",
+        sizes=f"n = {len(y)}, airplanes and automobiles (the paper names no classes), {len(y_test)} for testing; "
+        f"beta = {BETA} of the mean loss; SGD: best of {runs} runs of {end.epochs[-1]} epochs, batches of {BATCH}, "
+        f"momentum 0.9, rate {rate:g} (chosen by runs of a tenth of the length) falling to zero along a cosine: the "
+        "paper names none of these",
+        details=table(
+            ["method", "objective", "lower bound on its patterns", "train accuracy (%)", "test accuracy (%)",
+             "CPU seconds"],
+            [(f"{name}{', best of ' + str(runs) if name == SGD else ''}", f"{row.objective:.5f}",
+              "" if name == SGD else f"{row.bound:.5f}", f"{100 * row.train:.1f}", f"{100 * row.test:.1f}",
+              f"{row.seconds:.2g}") for name, row in rows.items()],
+        )
+        + "\n\nCPU seconds of SGD are those of one run, and programs on trained patterns include it. The text gives "
+        "clusters and trained patterns to Alg1. We take Alg2 for initial patterns and Alg3 for them and their "
+        "neighbours, as in Fig. 4 and Fig. 7 to 9; by the text of section 6 Alg2 has trained patterns. The claim "
+        f"{ours} by our reading, and {text} by the other. Objectives differ if they do so by more than the gaps and "
+        f"{100 * TIE:g} %, accuracies by more than {100 * NOISE:g} point, a standard error. The bound of adaptive, "
+        "bidual's column generation over all patterns, rests on local search. Neighbours are those across the nearest "
+        "hyperplane, where the paper flips a sign, which may leave a pattern that no filter has. The paper bounds all "
+        "weights of the program by one; we do not. beta was chosen after short runs of adaptive at 0.02, 0.5 and 3, "
+        "with test accuracies of 74.1, 77.9 and 76.1 %.",
     )  # fmt: skip
 
 
-def _draw(context: Context, rows: list[Row]) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    names = [row.name for row in rows]
-    for axis, values, title in (
-        (axes[0], [row.objective for row in rows], "objective"),
-        (axes[1], [row.test for row in rows], "test accuracy"),
-    ):
-        axis.barh(names, values, color=["C1" if name == OURS else "C0" for name in names])
-        axis.invert_yaxis()
-        axis.set_title(title)
-    axes[1].set_xlim(left=0.5)
-    axes[1].tick_params(labelleft=False)
+def _draw(context: Context, end: Descent, rows: dict[str, Row]) -> None:
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.7), layout="constrained")
+    seconds = end.cpu_seconds / end.objectives.shape[1]
+    axes[0].plot(seconds, end.objectives, color="C0", lw=0.8, alpha=0.7)
+    axes[1].plot(seconds, 100 * np.array(end.watched)[:, 1], color="C0", lw=0.8, alpha=0.7)
+    axes[0].plot([], [], color="C0", label=SGD)
+    for (name, row), color in zip(list(rows.items())[1:], ("C3", "C4", "C1", "C2", "k"), strict=True):
+        for axis, value in zip(axes, (row.objective, 100 * row.test), strict=True):
+            axis.plot(row.seconds, value, "x", color=color, ms=8, mew=2, label=name)
+            axis.axhline(value, color=color, lw=0.6, ls=":")
+    for axis, label in zip(axes, ("objective", "test accuracy (%)"), strict=True):
+        axis.set(xlabel="CPU seconds of one run", ylabel=label, xscale="log")
+    axes[0].set(ylim=(0.95 * min(row.objective for row in rows.values()), 1.0))
+    axes[1].set(ylim=(60, None))
+    axes[0].legend(frameon=False, fontsize=8)
     context.save(figure, "003-fig10.png")

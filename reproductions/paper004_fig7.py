@@ -22,47 +22,58 @@ SETS = {
 @experiment(
     "004-fig7",
     title="Hinge loss on one input: formula and gradient descent",
-    claim="The l1 support vector machine of Theorem 5.2 gives the optimum, which gradient descent may miss; where "
-    "labels do not change the fit has no kink.",
-    paper="L_t <= L_gd in both examples (values in the picture)",
+    claim="The l1 support vector machine of Theorem 5.2 gives the optimum, which gradient descent reaches in one "
+    "example and misses in the other; the fit passes through the samples where labels change, and has no kink "
+    "elsewhere.",
+    paper="(a) 1.600e-4 for both, (b) 1.600e-4 against 1.679e-4 for gradient descent",
 )
 def run(context: Context) -> Outcome:
     """Two sets of points, networks of ten neurons with free biases; a slice through the loss surface for the second."""
-    steps, runs = context.pick(quick=10_000, default=60_000), 10
+    steps, runs = context.pick(quick=6_000, default=30_000), context.pick(quick=10, default=20)
     figure, axes = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
-    rows, never_below, fits, descents = [], True, {}, {}
+    rows, fits, descents, best, stuck, margins = [], {}, {}, {}, {}, []
     for axis, (name, (x, y)) in zip(axes, SETS.items(), strict=False):
         fit = fits[name] = SplineClassifier(beta=BETA, loss="hinge").fit(x[:, None], y)
-        gd = descents[name] = train(x, y, beta=BETA, m=M, runs=runs, std=0.5, steps=steps, loss="hinge", rate=0.02)
+        gd = descents[name] = train(x, y, beta=BETA, m=M, runs=runs, std=0.5, steps=steps, loss="hinge", rate=0.1)
         ends = gd.objectives[-1]
-        never_below &= bool(ends.min() >= fit.lower_bound_)
+        assert ends.min() >= fit.lower_bound_
+        best[name], stuck[name] = float(ends.min()), int((ends > 1.02 * fit.objective_).sum())
+        changes = np.flatnonzero(y[:-1] != y[1:])
+        at = np.union1d(changes, changes + 1)
+        margins.append(float(np.abs(y * fit.decision_function(x[:, None]) - 1.0)[at].max()))
         grid = np.linspace(x[0] - 0.3, x[-1] + 0.3, 500)
         axis.plot(grid, outputs(gd.module, grid).T, color="C0", lw=0.6, alpha=0.7)
         axis.plot([], [], color="C0", label="gradient descent")
         axis.plot(grid, fit.decision_function(grid[:, None]), color="C3", lw=2, label="optimum")
         axis.plot(x, y, "ko", ms=4)
-        axis.set(title=f"({name}) optimum {fit.objective_:.5f}, best of GD {ends.min():.5f}", ylim=(-3, 3))
+        axis.set(title=f"({name}) optimum {fit.objective_:.5f}, best of GD {best[name]:.5f}", ylim=(-3, 3))
         axis.legend(frameon=False, fontsize=8)
-        rows.append((name, fit.objective_, fit.gap_, fit.n_neurons_, float(ends.min()), float(np.median(ends)),
-                     int((ends > 1.02 * fit.objective_).sum())))  # fmt: skip
+        rows.append((name, fit.objective_, f"{fit.gap_:.0e}", fit.n_neurons_, best[name], float(np.median(ends)),
+                     f"{stuck[name]} of {runs}", f"{margins[-1]:.0e}"))  # fmt: skip
         context.log(str(rows[-1]))
     _surface(axes[2], *SETS["b"], fits["b"], descents["b"])
     context.save(figure, "004-fig7.png")
     kinks = fits["a"].network_.gate_vectors()
-    kinks = np.sort(-kinks[:, 1] / kinks[:, 0])
+    kinks = np.unique((-kinks[:, 1] / kinks[:, 0]).round(6))
     x, y = SETS["a"]
     changes = [(x[i], x[i + 1]) for i in range(len(x) - 1) if y[i] != y[i + 1]]
     at_changes = all(any(low - 1e-6 <= k <= high + 1e-6 for low, high in changes) for k in kinks)
-    stuck = rows[1][6]
     return Outcome(
-        judge(never_below, stuck > 0, at_changes),
-        ours=f"(a) {rows[0][1]:.6f} against {rows[0][4]:.6f} (best of GD), (b) {rows[1][1]:.6f} against "
-        f"{rows[1][4]:.6f}; {stuck} of {runs} runs more than 2 % above in (b); kinks only where labels change: "
-        f"{at_changes}",
-        sizes=f"{runs} runs of {steps} steps, beta = {BETA:g} of the mean loss; the paper's points are not published",
-        details=table(["set", "optimum", "gap", "neurons", "best of GD", "median of GD", "runs 2 % above"], rows)
-        + f"\n\nKinks of (a): {kinks.round(4).tolist()}; labels change between {changes}.",
-    )
+        judge(best["a"] < 1.01 * fits["a"].objective_, stuck["b"] > 0, max(margins) < 1e-4, at_changes),
+        ours=f"(a) {fits['a'].objective_:.6f} against {best['a']:.6f} (best of GD), (b) {fits['b'].objective_:.6f} "
+        f"against {best['b']:.6f}; {stuck['a']} and {stuck['b']} of {runs} runs end more than 2 % above; the optimum "
+        f"has margin one at the samples where labels change (to {max(margins):.0e}) and "
+        f"{'no kink' if at_changes else 'kinks'} elsewhere in (a)",
+        sizes=f"{runs} runs of {steps} steps with a falling rate, {M} neurons, beta = {BETA:g} of the mean loss (the "
+        "sum in the paper, whose beta, points and number of runs are not published)",
+        details=table(
+            ["set", "optimum", "gap", "neurons", "best of GD", "median of GD", "GD 2 % above",
+             "off margin one where labels change"],
+            rows,
+        )
+        + "\n\nKinks of the optimum in (a): " + " and ".join(f"{k:g}" for k in kinks)
+        + "; labels change between " + " and between ".join(f"{low:g} and {high:g}" for low, high in changes) + ".",
+    )  # fmt: skip
 
 
 def _surface(axis: plt.Axes, x: np.ndarray, y: np.ndarray, fit: SplineClassifier, gd: Descent) -> None:

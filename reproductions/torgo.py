@@ -18,10 +18,11 @@ def compare_on(context: Context, name: str, data: str, n: int, *, rows: int, bet
     X, X_test = standardised(arrays["X"][train], arrays["X"][test])
     y, y_test = (part[:, 0] for part in standardised(arrays["y"][train, None], arrays["y"][test, None]))
     task = Task(X, y, X_test, y_test, ReLURegressor, "squared", beta, regression, "test error (mean square)", False)
-    steps = context.pick(quick=3_000, default=40_000, full=400_000)
+    steps = context.pick(quick=4_000, default=40_000, full=400_000)
     return compare(
         context, task, name, runs=5, epochs=max(30, steps * task.batch // rows),
-        rates=context.pick(quick=(0.01,), default=(0.003, 0.01, 0.03)), solved=context.pick(quick=1, default=2, full=5),
-        time_limit=context.pick(quick=15.0, default=60.0, full=600.0),
-        sizes="" if rows == n else f"; {rows} training rows instead of {n}",
+        rates=context.pick(quick=(0.03,), default=(0.01, 0.03, 0.1)), solved=context.pick(quick=2, default=5),
+        time_limit=context.pick(quick=10.0, default=60.0, full=600.0),
+        sizes=f"{rows} random training rows" + f" instead of {n}" * (rows != n)
+        + f" and {len(test)} for testing, columns and target standardised",
     )  # fmt: skip
