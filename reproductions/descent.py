@@ -152,9 +152,11 @@ def descend(
 ) -> Descent:
     """Minimise ``mean loss + beta * penalty``; all rows at once (GD) without a batch size.
 
-    ``watch`` is called with the module at each record. Objectives that are not finite (in all runs of an ensemble)
-    end the run: the step was too long.
+    On one thread: for networks as small as these a second one costs more than it gives. ``watch`` is called with the
+    module at each record. Objectives that are not finite (in all runs of an ensemble) end the run: the step was too
+    long.
     """
+    torch.set_num_threads(1)
     dtype = next(module.parameters()).dtype
     inputs = torch.as_tensor(np.asarray(X), dtype=dtype)
     targets = torch.as_tensor(np.asarray(y))

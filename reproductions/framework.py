@@ -225,7 +225,7 @@ def discover() -> dict[str, Experiment]:
         if module.name.startswith("paper"):
             try:
                 importlib.import_module(f"reproductions.{module.name}")
-            except ImportError as error:
+            except (ImportError, SyntaxError) as error:
                 warnings.warn(f"{module.name}.py cannot be imported: {error}", stacklevel=2)
     return {name: _EXPERIMENTS[name] for name in sorted(_EXPERIMENTS, key=natural)}
 

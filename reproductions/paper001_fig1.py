@@ -113,8 +113,12 @@ def run(context: Context) -> Outcome:
     trained_on = len(DEPTHS) - len(unfinished)
     return Outcome(
         judge(*parts, *(depth not in cheaper for depth in DEPTHS)),
-        ours=f"trained networks are on the spline with kinks at the points for {trained_on - len(bent)} of "
-        f"{trained_on} depths"
+        ours=(
+            f"trained networks are on the spline with kinks at the points for {trained_on - len(bent)} of {trained_on} "
+            "depths"
+            if trained_on
+            else "no depth tested by training"
+        )
         + f" (not for {named[0]})" * bool(bent)
         + f" (left out, as training did not end near the optimum: {named[1]})" * bool(unfinished)
         + f"; for the parallel networks of 001 the claim is false at {named[2]}: a network that is not the spline has "

@@ -384,3 +384,17 @@ def test_adam_on_the_example_of_003_never_gets_below_the_lower_bound(seed):
     assert best >= est.lower_bound_
     assert best >= est.objective_ * (1 - 1e-6)
     assert best < 5 * est.objective_  # the descent did something
+
+
+def test_training_leaves_the_threads_of_torch_alone():
+    before = torch.get_num_threads()
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            fit = ReLURegressor(0.01, method="exact", bias=False).fit(X, y)
+            assert fit.certificate_.n_patterns > 150  # compiled loops over many patterns
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)

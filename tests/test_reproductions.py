@@ -67,9 +67,7 @@ def test_every_experiment_states_its_claim_and_the_paper_s_numbers(experiments):
 def test_the_readme_tells_the_verdicts_of_the_records(framework):
     records = [json.loads(path.read_text()) for path in (ROOT / "reproductions" / "results").glob("*.json")]
     count = Counter(record["verdict"] for record in records)
-    told = (
-        f"{count['holds']} claims hold here, {count['holds in part']} in part, {count['does not hold here']} do not"
-    )
+    told = f"{count['holds']} claims hold here, {count['holds in part']} in part, {count['does not hold here']} do not"
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert f"The {len(records)} experiments" in readme
     assert told in readme

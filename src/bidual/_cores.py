@@ -1,8 +1,12 @@
-"""How many cores to use."""
+"""How many cores to use, and using them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
 
 
 def cores() -> int:
@@ -10,3 +14,21 @@ def cores() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "")
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(available, int(asked)) if asked.isdigit() and int(asked) > 0 else available
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores(), thread_name_prefix="bidual")
+
+
+def over_pieces(work: Callable[[int, int], Any], n: int, piece: int) -> None:
+    """Run ``work(start, stop)``, compiled and without the GIL, for consecutive pieces of ``range(n)``, on all cores.
+
+    (Numba's own parallel loops would change the number of threads of other libraries, such as torch.)
+    """
+    if n <= piece:
+        work(0, n)
+        return
+    jobs = [_threads().submit(work, i, min(i + piece, n)) for i in range(0, n, piece)]
+    for job in jobs:
+        job.result()

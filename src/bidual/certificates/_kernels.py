@@ -8,7 +8,7 @@ import numpy as np
 from bidual._typing import Array
 
 
-@numba.njit(cache=True, parallel=True, nogil=True)
+@numba.njit(cache=True, nogil=True)
 def tighten_cones(
     gradients: Array,
     patterns: Array,
@@ -17,14 +17,17 @@ def tighten_cones(
     threshold: float,
     sweeps: int,
     bounds: Array,
+    start: int,
+    stop: int,
 ) -> None:
     r"""Lower ``bounds[b]`` towards :math:`\min_{\lambda \ge 0} \|g_b + \sum_k \lambda_k n_k\|` by coordinate descent.
 
-    ``normals[indptr[p]:indptr[p+1]]`` are the inward unit normals of pattern ``p = patterns[b]``. A block is left as
-    soon as its bound is below ``threshold``. Every bound is evaluated from the multipliers themselves.
+    For the blocks b from ``start`` to ``stop``; ``normals[indptr[p]:indptr[p+1]]`` are the inward unit normals of
+    pattern ``p = patterns[b]``. A block is left as soon as its bound is below ``threshold``. Every bound is evaluated
+    from the multipliers themselves.
     """
     r = gradients.shape[1]
-    for b in numba.prange(len(gradients)):
+    for b in range(start, stop):
         first, last = indptr[patterns[b]], indptr[patterns[b] + 1]
         multipliers = np.zeros(last - first)
         point = gradients[b].copy()

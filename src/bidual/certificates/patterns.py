@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import nnls
 
+from bidual._cores import over_pieces
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.certificates.dual import DualBound, lower_bound
@@ -23,6 +24,8 @@ from bidual.problem import Problem
 
 #: Beyond this many patterns a compiled loop pays for loading it.
 MANY = 150
+#: Blocks that a thread takes at a time.
+_PIECE = 512
 
 
 class ConeBounds:
@@ -78,8 +81,12 @@ class ConeBounds:
 
         sign, c, pattern = np.nonzero((self.values > threshold) & ~self._exact)
         indptr, normals = self._normals
-        bounds = self.values[sign, c, pattern]
-        tighten_cones(self._gradients[sign, c, pattern], pattern, indptr, normals, threshold, sweeps, bounds)
+        bounds, gradients = self.values[sign, c, pattern], self._gradients[sign, c, pattern]
+
+        def work(start: int, stop: int) -> None:
+            tighten_cones(gradients, pattern, indptr, normals, threshold, sweeps, bounds, start, stop)
+
+        over_pieces(work, len(bounds), _PIECE)
         self.values[sign, c, pattern] = bounds
 
     def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:

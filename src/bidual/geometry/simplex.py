@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from bidual._cores import over_pieces
 from bidual._typing import Array, FloatArray, IntArray
 
 #: Points that may join the candidates of a target in one round.
@@ -207,7 +208,6 @@ class _Batch:
     def _solve(self, rows: IntArray) -> None:
         """The exact answer on the candidates of ``rows``."""
         from bidual.geometry._kernels import solve_some  # numba takes a moment to load
-        from bidual.solvers.adaptive._kernels import over_pieces
 
         T, kappa, tol = self.T[rows], self.kappa[rows], 1e-15 * self.scale[rows] ** 2
         candidates, weights = self.candidates[rows], self.weights[rows]

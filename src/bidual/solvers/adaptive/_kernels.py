@@ -6,33 +6,13 @@ threads and get the same numbers whatever the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any
-
 from numba import njit
 
-from bidual._cores import cores
+from bidual._cores import over_pieces as over_pieces
 from bidual._typing import Array
 
 # No fastmath: how sums are reordered would depend on whether the code was just compiled or came from the cache.
 JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix="bidual")
-
-
-def over_pieces(work: Callable[[int, int], Any], n: int, piece: int) -> None:
-    """Run ``work(start, stop)`` for consecutive pieces of ``range(n)``, on all cores."""
-    if n <= piece:
-        work(0, n)
-        return
-    jobs = [_threads().submit(work, i, min(i + piece, n)) for i in range(0, n, piece)]
-    for job in jobs:
-        job.result()
 
 
 @njit(**JIT)
