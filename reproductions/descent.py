@@ -74,8 +74,8 @@ class Descent:
     module : torch.nn.Module
     objectives : ndarray, shape (records,) or (records, runs)
         The objective of all rows after each recorded epoch.
-    seconds, cpu_seconds : ndarray, shape (records,)
-        Of training only: wall clock, and CPU of all threads.
+    cpu_seconds : ndarray, shape (records,)
+        Of training only, of all runs together.
     epochs : ndarray, shape (records,)
     watched : list
         What ``watch`` returned at each record.
@@ -83,7 +83,6 @@ class Descent:
 
     module: torch.nn.Module
     objectives: NDArray[np.float64]
-    seconds: NDArray[np.float64]
     cpu_seconds: NDArray[np.float64]
     epochs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     watched: list[Any] = field(default_factory=list)
@@ -147,7 +146,6 @@ def descend(
     cosine: bool = False,
     records: int = 100,
     seed: int = 0,
-    time_limit: float | None = None,
     watch: Callable[[torch.nn.Module], Any] | None = None,
 ) -> Descent:
     """Minimise ``mean loss + beta * penalty``; all rows at once (GD) without a batch size.
@@ -170,35 +168,29 @@ def descend(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(stepper, epochs) if cosine else None
     shuffle = torch.Generator().manual_seed(seed)
     every = max(epochs // records, 1)
-    objectives, seconds, at, watched, spent = [], [], [], [], np.zeros(2)
+    objectives, seconds, at, watched, spent = [], [], [], [], 0.0
 
     def objective(rows: torch.Tensor | slice) -> torch.Tensor:
         return LOSSES[loss](module(inputs[rows]), targets[rows]) + beta * penalty(module)
 
     for epoch in range(epochs):
-        began = _clocks()
+        began = time.process_time()
         for rows in _batches(module, len(inputs), batch_size, shuffle):
             stepper.zero_grad()
             objective(rows).sum().backward()
             stepper.step()
         if schedule is not None:
             schedule.step()
-        spent = spent + _clocks() - began
-        late = time_limit is not None and spent[0] > time_limit
-        if epoch % every == every - 1 or epoch == epochs - 1 or late:
+        spent += time.process_time() - began
+        if epoch % every == every - 1 or epoch == epochs - 1:
             with torch.no_grad():
                 objectives.append(objective(slice(None)).numpy())
                 watched += [] if watch is None else [watch(module)]
             seconds.append(spent)
             at.append(epoch + 1)
-            if late or not np.isfinite(objectives[-1]).any():
+            if not np.isfinite(objectives[-1]).any():
                 break
-    return Descent(module, np.array(objectives, dtype=np.float64), *np.array(seconds).T, np.array(at), watched)
-
-
-def _clocks() -> NDArray[np.float64]:
-    """Wall clock and CPU of all threads."""
-    return np.array([time.perf_counter(), time.process_time()])
+    return Descent(module, np.array(objectives, dtype=np.float64), np.array(seconds), np.array(at), watched)
 
 
 def _batches(

@@ -20,8 +20,7 @@ Written by `bidual reproduce`; one row for each experiment, with the last run of
 normalisation, 001 on deep networks, 002 on parallel networks, 003 on two layers and convolutions, 004 on convex
 geometry. Objectives are in our normalisation where nothing else is said: mean loss, so that `beta` is the papers' beta
 divided by n. Many of the papers' settings (beta, points, rates) are not published: what we chose is said with each
-experiment. Times in this table are CPU seconds of all threads; those inside the experiments are wall clock, with other
-work on the machine. `--quick` for all of them takes a quarter of an hour on two cores.
+experiment. Times are CPU seconds of all threads. `--quick` for all of them takes eleven minutes on two cores.
 """
 
 

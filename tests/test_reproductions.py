@@ -171,7 +171,7 @@ def test_tuning_goes_past_the_ends_of_its_rates(framework):
 
     def train(rate):
         tried.append(rate)
-        return Descent(None, np.array([abs(np.log10(rate) - best)]), np.ones(1), np.ones(1))
+        return Descent(None, np.array([abs(np.log10(rate) - best)]), np.ones(1))
 
     for best, expected in (
         (1.2, [0.1, 1.0, 10.0, 100.0]),
@@ -186,7 +186,7 @@ def test_tuning_goes_past_the_ends_of_its_rates(framework):
     assert tuned((0.1,), train)[1] == 0.1
     assert tried == [0.1]
     ends = {0.1: [3.0, 3.0, 3.0], 1.0: [2.0, 2.0, 9.0], 10.0: [1.0, 1.0, np.nan]}
-    run = {rate: Descent(None, np.array([end]), np.ones(1), np.ones(1)) for rate, end in ends.items()}
+    run = {rate: Descent(None, np.array([end]), np.ones(1)) for rate, end in ends.items()}
     assert tuned((0.1, 1.0, 10.0), run.get)[1] == 1.0  # where one of the runs blows up the step is too long
 
 
