@@ -68,13 +68,11 @@ def white(X: Array, y: Array, widths: tuple[int, ...]) -> Problem:
 def problems() -> dict[str, Problem]:
     """The points of Fig. 1, rank-one rows, white rows."""
     rng = np.random.default_rng(1)
-    c, a = rng.standard_normal(15), rng.standard_normal(10)
+    c, a = rng.standard_normal(15), rng.standard_normal(10) / 3.0
     Q = np.linalg.qr(rng.standard_normal((40, 30)))[0].T
     return {
         "one input, n = 6": on_a_line(paper004_fig1.x, paper004_fig1.y, tuple(range(1, 9))),
-        "rank one, n = 15, d = 10": on_a_line(
-            c * np.linalg.norm(a) / 3.0, np.sin(2 * c), (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)
-        ),
+        "rank one, n = 15, d = 10": on_a_line(c * np.linalg.norm(a), np.sin(2 * c), (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)),
         "white rows, n = 30, d = 40": white(Q, rng.standard_normal(30), tuple(range(1, 6))),
     }
 
