@@ -38,8 +38,9 @@ class Cifar:
         self.n, pixels = pick(quick=1000, default=5000, full=50_000), pick(quick=8, default=16, full=32)
         self.m, self.epochs = pick(quick=100, default=200, full=4096), pick(quick=60, default=240, full=500)
         self.n_test, self.batch = pick(quick=3000, default=5000, full=10_000), pick(quick=200, default=1000)
-        self.beta = pick(quick=5e-4, default=2e-4, full=1e-4 / self.n)
         self.X, self.y, self.X_test, self.y_test = images(context, 10, self.n, self.n_test, pixels)
+        self.n, self.n_test = len(self.X), len(self.X_test)  # there may be fewer
+        self.beta = pick(quick=5e-4, default=2e-4, full=1e-4 / self.n)
         self.X_truncated = truncate(self.X, RANK)
         self._runs: dict[Any, Any] = {}
 

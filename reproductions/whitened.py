@@ -43,6 +43,7 @@ def _train_pair(context: Context) -> Pair:
     m, epochs = context.pick(quick=100, default=300, full=1000), context.pick(quick=100, default=250, full=500)
     batch, n_test = context.pick(quick=200, default=500, full=1000), context.pick(quick=3000, default=5000, full=10_000)
     X, y, X_test, y_test = images(context, 10, n, n_test, pixels)
+    n, n_test = len(X), len(X_test)  # there may be fewer
     mean = X.mean(axis=0)
     _, sigma, Vt = np.linalg.svd(X - mean, full_matrices=False)
     V = Vt[sigma > 1e-6 * sigma[0]].T
