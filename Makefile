@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz lint types check bench bench-certify bench-foundation bench-scale docs docs-quick reproduce clean
+.PHONY: run test test-all fuzz soundness honesty limits lint types check bench bench-certify bench-foundation bench-scale docs docs-quick reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -19,6 +19,10 @@ test-all: $(READY)
 # other random examples on every run: for finding bugs, not for landing changes
 fuzz: $(READY)
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 -m "not slow"
+
+# whether anything that is called proven is false; minutes
+soundness: $(READY)
+	$(BIN)/python benchmarks/soundness.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -38,6 +42,14 @@ bench-certify: $(READY)
 
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py
+
+# how often other seeds refute a likely bound; goes on where it was stopped
+honesty: $(READY)
+	$(BIN)/python benchmarks/honesty.py
+
+# time limits asked and taken, Ctrl-C, memory: some minutes, on a machine that does nothing else
+limits: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/limits.py
 
 # image-size data; about 25 minutes, goes on where it was stopped; DATA is the folder of mnist.npz and cifar10.npz
 bench-scale: $(READY)

@@ -105,13 +105,11 @@ def _seconds(value: float) -> str:
 
 
 def _gap(trace: Trace) -> str:
-    """Our gap and what it is worth."""
+    """Our likely gap and what it is about."""
     if "gap" not in trace.extra:
         return ""
-    kind = "proven" if trace.extra["rigorous"] else "not proven"
-    if trace.extra.get("scope", "global") != "global":
-        kind = "these patterns only"
-    return f"{trace.extra['gap']:.1e} ({kind})"
+    scope = trace.extra.get("scope", "global")
+    return f"{trace.extra['gap']:.1e}" + (f" ({scope})" if scope != "global" else "")
 
 
 def main_table(run: Run, problem: Problem, *kinds: str) -> str:
@@ -138,7 +136,7 @@ def main_table(run: Run, problem: Problem, *kinds: str) -> str:
         "to .1 %",
         "final",
         "ended at",
-        "gap",
+        "likely gap",
         "neurons",
     ]
     return table(columns, rows)
@@ -171,7 +169,7 @@ def target_table(run: Run) -> str:
         )
     columns = [
         "problem", "Adam's best of its runs", "one Adam run, s", "Adam within 1e-4 of it, s", "ours to Adam's best, s",
-        "Adam run / ours", "ours, final", f"ours to gap {bidual_peer.TOL:g}, s", "gap at the end",
+        "Adam run / ours", "ours, final", f"ours to likely gap {bidual_peer.TOL:g}, s", "likely gap at the end",
     ]  # fmt: skip
     return table(columns, rows)
 
@@ -194,17 +192,16 @@ def notes_list(run: Run) -> str:
 
 
 def contradictions(run: Run) -> list[str]:
-    """Methods that went below our lower bound: there must be none, or somebody solves another problem."""
+    """Methods that went below our likely bound: there must be none, or somebody solves another problem."""
     found = []
     for problem in run.problems():
         for ours in (t for o in run.of(problem, "relu") for t in o.ran if t.extra.get("scope") == "global"):
             lower = ours.extra["lower_bound"]
             for outcome in run.of(problem, "relu"):
                 if outcome.best < lower - 1e-6 * abs(lower):
-                    proof = "proven" if ours.extra["rigorous"] else "not proven"
                     found.append(
-                        f"{problem.key}: {outcome.peer.name} reached {outcome.best:.8g}, below our lower bound "
-                        f"{lower:.8g} ({proof})"
+                        f"{problem.key}: {outcome.peer.name} reached {outcome.best:.8g}, below our likely bound "
+                        f"{lower:.8g}"
                     )
     return list(dict.fromkeys(found))
 

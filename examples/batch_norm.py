@@ -166,7 +166,8 @@ def accuracies(X: Array, y: Array, X_test: Array, y_test: Array, beta: float, se
                 time_limit=seconds,
                 random_state=0,
             ).fit(X, Y)
-        proof = f"gap {est.gap_:.0e}, {est.n_neurons_} neurons, {est.certificate_.method}"
+        gaps = f"proven gap {est.gap_:.0e}, likely gap {est.likely_gap_:.0e}"
+        proof = f"{gaps}, {est.n_neurons_} neurons, {est.certificate_.method}"
         note_network(name, est.network_, began, proof)
     for name, r in (("penalty form (rho)", None), ("penalty form, truncated", rank)):
         began = time.perf_counter()

@@ -21,7 +21,7 @@ grid = np.linspace(-2.1, 2.1, 300)[:, None]
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
 for loss, colour in (("squared", "#e0813a"), ("absolute", "#2f7ed8"), ("huber", "#2e9e6b")):
     est = ReLURegressor(beta=0.005, loss=loss, method="exact").fit(X, y)
-    left.plot(grid, est.predict(grid), color=colour, label=f"{loss}, gap {est.gap_:.0e}")
+    left.plot(grid, est.predict(grid), color=colour, label=f"{loss}, proven gap {est.gap_:.0e}")
 for tau in (0.1, 0.5, 0.9):
     est = ReLURegressor(beta=0.005, loss=Quantile(tau), method="exact").fit(X, y)
     right.plot(grid, est.predict(grid), color="#2f7ed8", lw=1 + (tau == 0.5), label=f"quantile {tau}")

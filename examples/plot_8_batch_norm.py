@@ -33,7 +33,7 @@ for name, architecture in (
     est = ReLURegressor(beta=0.01, architecture=architecture, tol=1e-2, random_state=0).fit(X, y)
     names.append(name)
     scores.append(est.score(X_new, y_new))
-    print(f"{name:20s} R² {scores[-1]:.3f} on new rows, {est.n_neurons_} neurons, gap {est.gap_:.1e}")
+    print(f"{name:20s} R² {scores[-1]:.3f} on new rows, {est.n_neurons_} neurons, likely gap {est.likely_gap_:.1e}")
 
 # %%
 

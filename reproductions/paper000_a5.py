@@ -84,7 +84,14 @@ def run(context: Context) -> Outcome:
         rows.append((name, f"{run.objective:.4f}", *accuracies, run.epochs[test.argmax()]))
     for name, fit in convex.items():
         rows.append(
-            (f"{name} (gap {fit.gap:.2g})", f"{fit.objective:.4f}", f"{fit.train:.1f}", f"{fit.test:.1f}", "", "")
+            (
+                f"{name} (likely gap {fit.gap:.2g})",
+                f"{fit.objective:.4f}",
+                f"{fit.train:.1f}",
+                f"{fit.test:.1f}",
+                "",
+                "",
+            )
         )
     return Outcome(
         judge(*parts),

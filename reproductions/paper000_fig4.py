@@ -53,7 +53,7 @@ def run(context: Context) -> Outcome:
         sizes=found.sizes + "; runs shared with A.5 if both are computed together",
         details=f"Truncation to {100 * RANK:.0f} % of the variance keeps {kept} directions (215). SGD has momentum 0.9 "
         "and the one of three constant rates, 1 : 5 : 10 as in the paper, that ends with the best test accuracy. The "
-        "convex programs are solved by column generation over all activation patterns, with a proven gap, where the "
+        "convex programs are solved by column generation over all activation patterns, with a likely gap, where the "
         f"paper has SGD on sampled patterns. Equal means within {EQUAL:g} points, poor further below. Fig. 4b and what "
         "is said of CIFAR-100 are not tested.\n\n"
         + table(

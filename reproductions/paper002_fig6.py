@@ -33,7 +33,7 @@ def run(context: Context) -> Outcome:
         images = principal(context, name, n, context.pick(quick=2_000, default=10_000), d)
         tests = np.zeros((len(betas), stages))
         for i, beta in enumerate(betas):
-            stage = ReLUClassifier(beta, architecture=Parallel(m1), tol=5e-2, max_iter=1)
+            stage = ReLUClassifier(beta, architecture=Parallel(m1), tol=5e-2, max_iter=1, prove=False)
             model = LayerwiseClassifier(stage, n_stages=stages, early_stopping=False, random_state=0)
             model.fit(images.X, images.y)
             for k, fitted in enumerate(model.stages_):
@@ -42,7 +42,7 @@ def run(context: Context) -> Outcome:
                     100 * float(np.mean(network.forward(X).argmax(axis=1) == y))
                     for X, y in ((images.X, images.y), (images.X_test, images.y_test))
                 )
-                rows.append((name, beta, k + 1, fitted.objective_, fitted.gap_, train, float(tests[i, k])))
+                rows.append((name, beta, k + 1, fitted.objective_, fitted.likely_gap_, train, float(tests[i, k])))
                 context.log(str(rows[-1]))
             axis.plot(range(1, stages + 1), tests[i], "o-", label=f"beta = {beta:g}")
         reached[name] = tests.max(axis=0)
@@ -64,5 +64,7 @@ def run(context: Context) -> Outcome:
         ),
         sizes=f"n = {n}, {d} principal directions, m1 = {m1} (100)",
         details=f"{note}\n\n"
-        + table(["set", "beta", "stage", "objective", "gap", "training accuracy (%)", "test accuracy (%)"], rows),
+        + table(
+            ["set", "beta", "stage", "objective", "likely gap", "training accuracy (%)", "test accuracy (%)"], rows
+        ),
     )

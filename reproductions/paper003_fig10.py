@@ -160,7 +160,7 @@ def run(context: Context) -> Outcome:
     def fit(name: str, **settings: Any) -> None:
         est, _, spent = timed(lambda: program(context, X, y, **settings))
         spent += each * (name in (BOTH, TRAINED))
-        rows[name] = Row(est.objective_, est.lower_bound_, est.score(X, y), est.score(X_test, y_test), spent)
+        rows[name] = Row(est.objective_, est.likely_bound_, est.score(X, y), est.score(X_test, y_test), spent)
         context.log(f"{name}: {rows[name]}, {est.certificate_.method}")
 
     for name, patterns in gates(context, state).items():

@@ -47,7 +47,7 @@ def on_a_line(x: Array, y: Array, widths: tuple[int, ...]) -> Problem:
 
     def optimum(beta: float) -> Bound:
         fit = SplineRegressor(beta, tol=1e-8).fit(x[:, None], y)
-        return Bound(fit.objective_, fit.lower_bound_, fit.n_neurons_)
+        return Bound(fit.objective_, fit.likely_bound_, fit.n_neurons_)
 
     return Problem(x[:, None], y, widths, lambda m, runs: Line(m, runs, 0.5), line_squares, optimum)
 
@@ -60,7 +60,7 @@ def white(X: Array, y: Array, widths: tuple[int, ...]) -> Problem:
             answer = l0_l1_equivalence(X, y)
             return Bound(answer.cost, answer.lower_bound, answer.minimal.n_neurons)
         fit = ReLURegressor(beta, bias=False, fit_intercept=False, tol=1e-6, random_state=0).fit(X, y)
-        return Bound(fit.objective_, fit.lower_bound_, fit.n_neurons_)
+        return Bound(fit.objective_, fit.likely_bound_, fit.n_neurons_)
 
     return Problem(X, y, widths, lambda m, runs: Ensemble(X.shape[1], m, seeds=range(runs)), half_squares, optimum)
 

@@ -98,9 +98,9 @@ def compare(
         fit, _, spent = timed(lambda: task.estimator(**{**settings, **options}).fit(task.X, task.y))
         test = task.score(fit.network_.predict(task.X_test).ravel(), task.y_test)
         spent += each * (label == TRAINED)
-        results.setdefault(label, []).append((n * fit.objective_, test, spent, n * fit.lower_bound_))
-        gaps[label] = max(gaps.get(label, 0.0), fit.gap_)
-        context.log(f"{label} {results[label][-1]}, gap {fit.gap_:.1e}")
+        results.setdefault(label, []).append((n * fit.objective_, test, spent, n * fit.likely_bound_))
+        gaps[label] = max(gaps.get(label, 0.0), fit.likely_gap_)
+        context.log(f"{label} {results[label][-1]}, gap {fit.likely_gap_:.1e}")
 
     for k in range(solved):
         initial, final = (module.first[k].detach().numpy().T for module in (start, run.module))

@@ -83,7 +83,7 @@ class Cifar:
             _, _, spent = timed(lambda: fit.fit(self.X - mean, np.eye(10)[self.y]))
             train = accuracy(fit.predict(self.X - mean), self.y)
             test = accuracy(fit.predict(self.X_test - mean), self.y_test)
-            self._runs[name] = Convex(fit.objective_, fit.gap_, train, test, spent)
+            self._runs[name] = Convex(fit.objective_, fit.likely_gap_, train, test, spent)
             self.context.log(f"{name}: {self._runs[name]}")
         return self._runs[name]
 

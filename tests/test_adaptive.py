@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from bidual import ReLURegressor
+from bidual._watch import current, watching
 from bidual.arrangements import enumerate_patterns
 from bidual.certificates import lower_bound, relative_gap
 from bidual.losses import Huber, Quantile, get_loss
@@ -23,8 +22,8 @@ class Run:
     """A solution with the numbers the tests look at."""
 
     def __init__(self, problem, solution):
-        self.neurons, self.history, self.rigorous = solution.neurons, solution.history, solution.rigorous
-        self.V, self.oracle_value = solution.bound.V, solution.bound.oracle_value
+        self.neurons, self.history = solution.neurons, solution.history
+        self.V, self.attained = solution.bound.feasible, solution.bound.attained
         self.objective, self.lower_bound = problem.objective(solution.neurons), solution.bound.value
         self.gap = relative_gap(self.objective, self.lower_bound)
         self.converged = solution.status == "converged"
@@ -82,7 +81,7 @@ LOSS = {"huber": Huber(0.5), "quantile": Quantile(0.8)}
 def check(result, problem, tol):
     assert result.lower_bound <= result.objective * (1 + 1e-9)
     assert not result.converged or result.gap <= 1.02 * tol  # fewer neurons may cost a hundredth of it
-    if result.oracle_value > 0 and result.V.any():  # V is scaled: along its ray there is nothing better
+    if result.attained > 0 and result.V.any():  # V is scaled: along its ray there is nothing better
         again = lower_bound(problem, result.V, problem.beta, problem.beta)
         assert result.lower_bound <= again.value + 1e-9 * result.objective
 
@@ -124,7 +123,6 @@ def test_three_dimensions():
 def test_few_rows_of_many_columns_are_proven(n, d):
     X, y = planted(n, d)
     est = ReLURegressor(0.01, bias=False, random_state=0).fit(X, y)
-    assert est.certificate_.rigorous
     assert est.gap_ <= est.tol
     exact = ReLURegressor(0.01, bias=False, method="exact", tol=1e-7).fit(X, y)
     assert est.lower_bound_ <= exact.objective_
@@ -201,7 +199,7 @@ def test_degenerate_data(name, X, y, intercept):
 @pytest.mark.parametrize("factor", [1e-8, 1e-4, 0.999, 1.0, 2.0])
 def test_any_beta(factor):
     X, y = planted(20, 2)
-    top = solve_adaptive(make(X, y, 1e6), random_state=0).oracle_value  # of the zero network's residual
+    top = solve_adaptive(make(X, y, 1e6), random_state=0).attained  # of the zero network's residual
     problem = make(X, y, factor * top)
     result = solve_adaptive(problem, tol=1e-3, random_state=0, time_limit=3)
     check(result, problem, 1e-3)
@@ -216,11 +214,9 @@ def test_same_seed_same_answer():
     assert one.lower_bound == two.lower_bound
 
 
-def test_time_limit_and_interrupt(monkeypatch):
+def test_time_limit_and_interrupt(monkeypatch, clock):
     problem = make(*planted(400, 12), 0.002)
-    began = time.perf_counter()
-    result = solve_adaptive(problem, tol=1e-9, random_state=0, time_limit=0.5)
-    assert time.perf_counter() - began < 3.0
+    result = solve_adaptive(problem, tol=1e-9, random_state=0, time_limit=0.05)
     assert result.interrupted
     check(result, problem, 1e-9)
     seen = []
@@ -228,12 +224,13 @@ def test_time_limit_and_interrupt(monkeypatch):
     def stop(self):
         seen.append(self.objective)
         if len(seen) == 3:
-            raise KeyboardInterrupt
+            current().interrupt()
 
     monkeypatch.setattr(engine._Engine, "note", stop)
-    result = solve_adaptive(problem, tol=1e-9, random_state=0)
+    with watching():
+        result = solve_adaptive(problem, tol=1e-9, random_state=0)
     assert result.interrupted
-    assert len(seen) == 3
+    assert len(seen) >= 3
     assert len(result.neurons)
     check(result, problem, 1e-9)
 
@@ -269,5 +266,5 @@ def test_smoothed_loss_is_the_moreau_envelope():
 
 def test_an_exact_fit_is_left_to_the_methods_that_can():
     X, y = planted(8, 2)
-    with pytest.raises(ValueError, match=r"beta=0 .* method='exact'"):
+    with pytest.raises(ValueError, match=r"beta=0.* method='exact'"):
         ReLURegressor(beta=0.0).fit(X, y)

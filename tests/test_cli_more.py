@@ -55,13 +55,17 @@ def test_path_is_the_solution_path(capsys):
     np.testing.assert_allclose(table["objective"], truth.objectives, rtol=2e-3)
     np.testing.assert_array_equal(table["train_score"], table["test_score"])
     assert table["neurons"][0] == 0
-    assert (table["gap"] <= 1e-3).all()
+    assert (table["likely_gap"] <= 1e-3).all()
+    assert (table["likely_gap"] <= table["gap"]).all()
 
 
 def test_path_of_classes_writes_models_and_a_picture(capsys):
     Path("models").mkdir()
     ok("path", *LABELS, "--betas", "0.1,0.01", "--models", "models", "--plot", "path.png")
-    assert capsys.readouterr().out.splitlines()[0] == "beta,neurons,objective,lower_bound,gap,train_score"
+    assert (
+        capsys.readouterr().out.splitlines()[0]
+        == "beta,neurons,objective,lower_bound,gap,likely_bound,likely_gap,train_score"
+    )
     assert Path("path.png").read_bytes().startswith(b"\x89PNG")
     model = load("models/model-001.json")
     assert model.training.beta == 0.01

@@ -72,8 +72,8 @@ def test_where_generation_stalls_the_cones_are_written_down(monkeypatch):
     assert left.objective_ > written.objective_
 
 
-def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch):
-    from bidual.solvers.interrupt import InterruptFlag
+def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch, clock):
+    from bidual._watch import Watch
 
     monkeypatch.setattr("bidual.solvers.cone_generation.suits", lambda *_: True)
     rng = np.random.default_rng(18)
@@ -85,7 +85,7 @@ def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch):
         stopped = clone(est).set_params(time_limit=0.0).fit(X, y)
     assert 0 <= stopped.lower_bound_ <= stopped.objective_
     asked = iter([False] * 100)
-    monkeypatch.setattr(InterruptFlag, "is_set", lambda self: next(asked, True))
+    monkeypatch.setattr(Watch, "interrupted", property(lambda self: next(asked, True)))
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         early = clone(est).fit(X, y)
     assert stopped.lower_bound_ <= early.lower_bound_ <= early.objective_ <= stopped.objective_

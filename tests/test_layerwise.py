@@ -60,7 +60,7 @@ def test_every_stage_is_trained_on_the_features_of_the_one_before():
     again = ReLUClassifier(**STAGE.get_params()).fit(np.column_stack([scaled, X]), y)
     assert second.objective_ == pytest.approx(again.objective_)
     assert model.objective_ == third.objective_
-    assert model.gap_ == third.gap_
+    assert model.likely_gap_ == third.likely_gap_
 
 
 def test_a_later_stage_never_costs_more_when_the_inputs_pass_through():

@@ -359,5 +359,5 @@ def test_every_loss_is_found_by_name_and_survives_its_dictionary():
     assert Huber(1.0) != Huber(2.0)
     with pytest.raises(ValueError, match="unknown loss 'huger'"):
         get_loss("huger")
-    with pytest.raises(ValueError, match="unknown loss"):
+    with pytest.raises(ValueError, match="the loss 'nope' is not known here: import"):
         loss_from_dict({"name": "nope"})

@@ -33,8 +33,8 @@ def test_the_objective_is_that_of_the_network_and_near_the_engine_s(small, monke
     kw = {"beta": 0.01, "tol": 2e-2, "random_state": 0, "audit": False}
     with gap_may_stay_open():
         many = ReLUClassifier(**kw).fit(X, y)
-    assert many.certificate_.method == "local search"
-    assert not many.certificate_.rigorous
+    assert many.certificate_.likely_method == "local search"
+    assert many.likely_gap_ < many.gap_ < 1
     assert many.certificate_.scope == "global"
     value = many.network_.objective(X, np.eye(3)[y], beta=0.01, loss="softmax")
     assert many.objective_ == pytest.approx(value, rel=1e-12)
@@ -54,7 +54,7 @@ def test_it_is_repeatable_and_warm_starts(small):
     assert first.objective_ <= second.objective_ * (1 + 1e-6)
 
 
-def test_several_targets_and_no_time(small):
+def test_several_targets_and_no_time(small, clock):
     X, _ = clusters()
     Y = np.column_stack([np.abs(X[:, 0]), X[:, 1] ** 2])
     with gap_may_stay_open():
@@ -71,5 +71,5 @@ def test_the_feature_head_example(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["feature_head.py", "--patterns", "10", "--beta", "0.02"])
     module.main()
     out = capsys.readouterr().out
-    assert "proven; all 10 gates" in out
+    assert "proven: all 10 gates" in out
     assert float(out.split("test accuracy")[1].split()[0]) > 90

@@ -206,7 +206,7 @@ def remove(*keys):
         (remove("certificate", "objective"), "lacks objective"),
         (remove("network", "weights"), "incomplete"),
         (change("network", to=3), "damaged"),
-        (change("network", "kind", to="quantum"), "unknown kind of network 'quantum'"),
+        (change("network", "kind", to="quantum"), "the kind of network 'quantum' is not known here: import"),
         (change("network", "kind", to=[]), "damaged"),
         (change("network", "weights", "intercept", to=[float("nan")]), "intercept contains NaN"),
         (change("network", "weights", "hidden_weights", 0, to=[1.0]), "damaged"),
@@ -219,7 +219,7 @@ def remove(*keys):
         (change("target", "scale", to=0.0), "centre and scale of the target"),
         (change("target", "classes", to=["one"]), "two or more different labels"),
         (change("target", "classes", to=["a", "b", "c"]), "3 outputs, the network has 1"),
-        (change("training", "loss", to={"name": "mystery"}), "unknown loss 'mystery'"),
+        (change("training", "loss", to={"name": "mystery"}), "the loss 'mystery' is not known here: import"),
         (change("training", "loss", to={"name": "huber", "delta": -1}), "must be positive"),
     ],
 )

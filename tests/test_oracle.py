@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from bidual import enumerate_patterns
 from bidual.certificates import pattern_bound
-from bidual.certificates.oracle import METHODS, bound_oracle, proof_from_dict, proof_to_dict
+from bidual.certificates.oracle import METHODS, bound_oracle
 from bidual.certificates.oracle.base import DualConstraint
+from bidual.certificates.proof import proof_from_dict, proof_to_dict
 from bidual.losses import get_loss
 from bidual.problem import Problem
 from bidual.solvers.adaptive.pricing import Pricer
@@ -106,7 +108,7 @@ def test_no_local_search_gets_above_the_bound(method, n, d):
     if method == "cones" and d > 6:
         pytest.skip("too many dimensions for cones")
     problem, V = problem_of(rng.standard_normal((n, d))), rng.standard_normal((n, 1))
-    found = bound_oracle(problem, V, method=method, deadline=time.perf_counter() + 0.5)
+    found = bound_oracle(problem, V, method=method, deadline=time.perf_counter() + 0.1)
     searched = Pricer(problem, rng).strong(V, np.zeros((0, min(n, d))))
     assert searched.best <= found.bound
     assert found.value >= 0.9 * searched.best
@@ -148,14 +150,14 @@ def test_the_search_over_cones_ends_within_its_tolerance(seed, n, d):
 
 
 @pytest.mark.parametrize("C", [2, 3])
-def test_cones_find_the_norm_of_several_outputs(C):
+def test_cones_find_the_norm_of_several_outputs(C, clock):
     rng = np.random.default_rng(C)
     problem, V = problem_of(rng.standard_normal((15, 2)), C), rng.standard_normal((15, C))
     angles = np.linspace(0, 2 * np.pi, 200_001)
     truth = attained(problem, V, np.column_stack([np.cos(angles), np.sin(angles)]))
     found = bound_oracle(problem, V, method="cones", rtol=1e-3)
     assert truth <= found.bound <= truth * (1 + 1.1e-3)
-    relaxed = bound_oracle(problem, V, method="signs", rtol=1e-3, deadline=time.perf_counter() + 1.0)
+    relaxed = bound_oracle(problem, V, method="signs", rtol=1e-3, deadline=time.perf_counter() + 0.1)
     assert truth <= relaxed.bound <= truth * 1.1
 
 
@@ -178,11 +180,11 @@ def test_the_compact_bound_is_the_semidefinite_relaxation(seed):
     assert worst * (1 - 1e-7) <= found.bound <= worst * 1.005
 
 
-def test_branching_on_signs_closes_the_gap():
+def test_branching_on_signs_closes_the_gap(clock):
     rng = np.random.default_rng(4)
     problem, V = problem_of(rng.standard_normal((25, 4))), rng.standard_normal((25, 1))
     root = bound_oracle(problem, V, method="compact", rtol=1e-3)
-    found = bound_oracle(problem, V, method="signs", rtol=1e-3, deadline=time.perf_counter() + 20)
+    found = bound_oracle(problem, V, method="signs", rtol=1e-3, deadline=time.perf_counter() + 1.0)
     truth = bound_oracle(problem, V, method="cones", rtol=1e-5)
     assert root.bound > 1.02 * truth.value
     assert truth.value <= found.bound <= truth.bound * 1.01
@@ -234,26 +236,25 @@ def test_the_witness_attains_the_value(method):
 
 
 @pytest.mark.parametrize("method", ["cones", "signs", "auto"])
-def test_deadlines_are_kept_and_leave_a_valid_bound(method):
+def test_deadlines_are_kept_and_leave_a_valid_bound(method, clock):
     rng = np.random.default_rng(5)
     problem, V = problem_of(rng.standard_normal((200, 8))), rng.standard_normal((200, 1))
-    bound_oracle(problem, V, method=method, deadline=time.perf_counter())  # compiles
-    for seconds in (0.0, 0.3):
+    for seconds in (0.0, 0.01):
         began = time.perf_counter()
         found = bound_oracle(problem, V, method=method, rtol=0.0, deadline=began + seconds)
-        assert time.perf_counter() - began < seconds + 5.0  # the machine may be busy
+        assert time.perf_counter() - began < seconds + 0.02  # twenty looks at the clock
         assert found.value <= found.bound < np.inf
 
 
 @pytest.mark.parametrize("method", ["cones", "signs"])
-def test_more_time_never_hurts_and_a_target_stops_the_search(method):
+def test_more_time_never_hurts_and_a_target_stops_the_search(method, clock):
     rng = np.random.default_rng(6)
     problem, V = problem_of(rng.standard_normal((60, 5))), rng.standard_normal((60, 1))
     first = bound_oracle(problem, V, method=method, deadline=time.perf_counter())
-    later = bound_oracle(problem, V, method=method, deadline=time.perf_counter() + 0.5)
+    later = bound_oracle(problem, V, method=method, deadline=time.perf_counter() + 0.1)
     assert later.bound <= first.bound * (1 + 1e-9)
     target = 0.5 * (first.bound + later.bound)
-    met = bound_oracle(problem, V, method=method, target=target, deadline=time.perf_counter() + 20)
+    met = bound_oracle(problem, V, method=method, target=target, deadline=time.perf_counter() + 0.2)
     assert later.value <= met.bound <= target
 
 
@@ -276,7 +277,6 @@ def test_a_proof_survives_a_file_and_proves_the_same_bound(method, C):
     rng = np.random.default_rng(8)
     problem, V = problem_of(rng.standard_normal((20, 3)), C), rng.standard_normal((20, C))
     found = quick(problem, V, method)
-    assert found.rigorous
     assert found.recheck(problem, V) == pytest.approx(found.bound, rel=1e-9)
     proof = proof_from_dict(json.loads(json.dumps(proof_to_dict(found.proof))))
     assert proof.evaluate(DualConstraint.at(problem, V)) == pytest.approx(found.bound, rel=1e-9)
@@ -291,7 +291,7 @@ def test_multipliers_however_wrong_prove_nothing_false(seed, size):
     data = proof_to_dict(bound_oracle(problem, V, method="signs", rtol=1e-2, deadline=time.perf_counter() + 0.05).proof)
     proof = proof_from_dict(data)
     spoilt = [[(x + size * rng.standard_normal(len(x))).astype(np.float32) for x in xs] for xs in proof.multipliers]
-    wrong = type(proof)(proof.scale, proof.axes, proof.edges, proof.rows, spoilt)
+    wrong = replace(proof, multipliers=spoilt)
     truth = pattern_bound(problem, enumerate_patterns(X), V)[0]
     assert wrong.evaluate(DualConstraint.at(problem, V)) >= truth * (1 - 1e-13)
     # the same multipliers at another dual point prove something true of that one
@@ -321,5 +321,5 @@ def test_bad_questions_are_refused_in_words():
     with pytest.raises(ValueError, match="kind of proof"):
         proof_from_dict({"kind": "faith"})
     found = bound_oracle(problem, V, method="compact")
-    with pytest.raises(ValueError, match="do not belong"):
+    with pytest.raises(ValueError, match="the proof is about 30 rows"):
         found.recheck(problem_of(problem.M[:20]), V[:20])

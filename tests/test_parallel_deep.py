@@ -63,8 +63,8 @@ def test_four_layers_are_trained_and_judged(four_layers):
     assert est.network_.depth == 4
     assert [W.shape[1:] for W in est.network_.layers] == [(2, 4), (4, 2), (2, 2), (2, 1)]
     assert est.objective_ == pytest.approx(est.network_.objective(X, y, beta=0.05), rel=1e-9)
-    assert not est.certificate_.rigorous
-    assert est.gap_ < 0.1
+    assert "search" in est.certificate_.likely_method
+    assert est.likely_gap_ < 0.1 < est.gap_
 
 
 def test_deeper_branches_can_do_what_shallower_ones_do(four_layers):
@@ -89,7 +89,7 @@ def test_networks_unfold_into_trees_at_no_higher_cost(four_layers):
 
 def test_all_patterns_are_for_three_layers_only():
     X, y, _ = gaussian_problem(0, n=4)
-    with pytest.raises(ValueError, match="for three layers only"):
+    with pytest.raises(ValueError, match="patterns that can be enumerated"):
         ReLURegressor(0.1, architecture=Parallel(2, 2, deeper=(1,)), method="exact").fit(X, y)
 
 
@@ -128,7 +128,6 @@ def test_the_penalty_form_comes_close_to_the_constrained_program(loss):
     trained = data.train(PenaltyForm(epochs=300, rate=0.02, n_patterns=30), Options(random_state=0))
     assert trained.certificate.objective <= 1.3 * exact.objective_
     assert trained.certificate.lower_bound <= exact.objective_ * (1 + 1e-6)
-    assert not trained.certificate.rigorous
     batches = data.train(PenaltyForm(epochs=20, batch_size=5), Options(random_state=0))
     again = data.train(PenaltyForm(epochs=20, batch_size=5), Options(random_state=0))
     assert batches.certificate.objective == again.certificate.objective

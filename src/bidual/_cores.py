@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 
@@ -16,8 +16,13 @@ def cores() -> int:
     return min(available, int(asked)) if asked.isdigit() and int(asked) > 0 else available
 
 
-@cache
-def _threads() -> ThreadPoolExecutor:
+def threads() -> ThreadPoolExecutor:
+    """Threads of this process for compiled work, one for each core."""
+    return _threads_of(os.getpid())
+
+
+@lru_cache(maxsize=1)  # a forked child inherits the pool of its parent, but none of its threads: it needs its own
+def _threads_of(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix="bidual")
 
 
@@ -29,6 +34,7 @@ def over_pieces(work: Callable[[int, int], Any], n: int, piece: int) -> None:
     if n <= piece:
         work(0, n)
         return
-    jobs = [_threads().submit(work, i, min(i + piece, n)) for i in range(0, n, piece)]
+    pool = threads()
+    jobs = [pool.submit(work, i, min(i + piece, n)) for i in range(0, n, piece)]
     for job in jobs:
         job.result()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from bidual._registry import UnknownNameError
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
@@ -32,7 +35,10 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
 def write_json(path: str | os.PathLike[str], data: dict[str, Any]) -> Path:
     """Write a JSON document atomically. Floats survive the round trip bit for bit."""
-    text = json.dumps(data, indent=1, allow_nan=False)
+    try:
+        text = json.dumps(data, indent=1, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cannot write {path}: it would hold more than plain, finite numbers: {error}") from error
     return write_atomically(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
 
 
@@ -40,8 +46,22 @@ def read_json(path: str | os.PathLike[str], what: str = "bidual model file") -> 
     """Read a JSON object; a file that is not one raises ValueError: it is not ``what``, and why."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise ValueError(f"{path} is not a {what}: its lists are nested too deeply") from error
+    except ValueError as error:  # not JSON, not text, or a number of thousands of digits
         raise ValueError(f"{path} is not a {what}: {error}") from error
     if not isinstance(data, dict):
         raise ValueError(f"{path} is not a {what}: it holds a {type(data).__name__}, not an object")
     return data
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Whatever the content of a damaged file provokes on the way to our objects becomes one ValueError."""
+    try:
+        yield
+    except UnknownNameError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        lacks = "it lacks " if type(error) is KeyError else ""
+        raise ValueError(f"{path} is incomplete or damaged: {lacks}{error}") from error

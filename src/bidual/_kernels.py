@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bidual._jit import JIT
 from bidual._typing import Array
-
-JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @njit(**JIT)

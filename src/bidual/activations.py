@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bidual.abilities import Needs, needs
 from bidual.architectures import Lift
 from bidual.networks import Network
-from bidual.problem import GatedNeurons, Neurons
-from bidual.solvers import METHODS, Method, solve_gated
+from bidual.problem import GatedNeurons, Neurons, Problem
+from bidual.solvers import METHODS, Method, Solution, solve_gated
+from bidual.solvers.constant import nothing
+from bidual.solvers.gated import no_gates
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,20 @@ class Activation:
         From the name of a method to the method.
     recover, neurons : callable
         From the neurons on a lift to a network, and back.
+    nothing : callable
+        The network without neurons, when given a problem and the reason for it, in words.
     gated : bool
         Whether the neurons have fixed gates.
+    needs : tuple
+        What it needs of a problem, see :mod:`bidual.abilities`.
     """
 
     solver: Callable[[str], Method]
     recover: Callable[[Lift, Neurons | GatedNeurons], Network]
     neurons: Callable[[Lift, Network], Neurons | GatedNeurons]
+    nothing: Callable[[Problem, str], Solution]
     gated: bool = False
+    needs: Needs = ()
 
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -36,12 +45,15 @@ ACTIVATIONS: dict[str, Activation] = {
         solver=lambda method: METHODS[method],
         recover=lambda lift, neurons: lift.recover(neurons),  # type: ignore[arg-type]
         neurons=lambda lift, network: lift.neurons(network),
+        nothing=nothing,
     ),
     # Fixed gates leave one convex program without patterns to find: there is nothing for ``method`` to choose.
     "gated": Activation(
         solver=lambda method: solve_gated,
         recover=lambda lift, neurons: lift.recover_gated(neurons),  # type: ignore[arg-type]
         neurons=lambda lift, network: lift.gated_neurons(network),
+        nothing=no_gates,
         gated=True,
+        needs=needs("gates", "smooth loss"),
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,23 +15,25 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import Array, FloatArray
-from bidual.architectures.two_layer import TwoLayerLift
+from bidual._watch import Watch, watching
+from bidual.architectures.two_layer import TwoLayer, TwoLayerLift
 from bidual.certificates import Certificate
+from bidual.combinations import Combination
 from bidual.losses import Loss
 from bidual.networks import GatedNetwork, Network, normalise_weights
 from bidual.operators.block import MakeProducts, Setting
 from bidual.operators.products import numpy_products
 from bidual.operators.sources import LocalSource, Source
 from bidual.problem import GatedNeurons
+from bidual.ranges import check_range, check_size
 from bidual.solvers import Options
-from bidual.solvers.gated.solve import DEFAULT_GATES, require_smooth
-from bidual.solvers.interrupt import InterruptFlag
+from bidual.solvers.gated.solve import DEFAULT_GATES
 from bidual.solvers.large.checkpoint import Checkpoint
 from bidual.solvers.large.gates import ROWS, quantile_gates
 from bidual.solvers.large.problem import LargeProblem
 from bidual.solvers.large.solve import solve_large
 from bidual.solvers.large.trained_gates import TRAINED, trained_gates
-from bidual.training import Trained
+from bidual.training import FAINT, Trained
 from bidual.units import Units
 
 #: Backends by name; "auto" is numpy.
@@ -90,12 +93,17 @@ class LargeTrainingSet:
     ) -> LargeTrainingSet:
         """Pose the problem; ``source`` may be an array."""
         rows: Source = LocalSource(source) if isinstance(source, np.ndarray) else source
-        if not beta > 0:
-            raise ValueError("activation='gated' needs a smooth loss and beta > 0")
-        require_smooth(loss)
+        Combination(TwoLayer(), loss, beta, Y.shape[1], fit_intercept, "gated").check()
+        check_range(y=Y)
         weight = np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         w = normalise_weights(weight, len(Y))
-        return cls(rows, Y, np.where(w > 1e-30 * w.max(), w, 0.0), loss, float(beta), bool(bias), bool(fit_intercept))
+        faint = (w > 0) & (w <= FAINT * w.max())
+        if faint.any():
+            warnings.warn(
+                f"{faint.sum()} rows weigh less than {FAINT:g} of the others and are left out, in the objective too",
+                stacklevel=2,
+            )
+        return cls(rows, Y, np.where(faint, 0.0, w), loss, float(beta), bool(bias), bool(fit_intercept))
 
     @property
     def lift(self) -> TwoLayerLift:
@@ -122,9 +130,7 @@ class LargeTrainingSet:
         rng = check_random_state(options.random_state)
         return np.concatenate([old, quantile_gates(self.source.some_rows(ROWS), missing, rng, self.bias)])
 
-    def _trained(
-        self, setting: Setting, beta: float, options: Options, interrupt: InterruptFlag, count: int
-    ) -> FloatArray:
+    def _trained(self, setting: Setting, beta: float, options: Options, watch: Watch, count: int) -> FloatArray:
         """So many gates from a short training."""
         shards = self.source.shards(self.Y, self.w, setting)
         try:
@@ -136,7 +142,7 @@ class LargeTrainingSet:
                 free=self.fit_intercept,
                 seed=int(check_random_state(options.random_state).randint(2**31)),
                 seconds=np.inf if options.time_limit is None else 0.3 * options.time_limit,
-                interrupted=interrupt.is_set,
+                interrupted=watch.late,
             )
         finally:
             shards.close()
@@ -158,7 +164,8 @@ class LargeTrainingSet:
         products = make_backend(backend, device)
         mean_square = self.source.mean_square() + self.bias
         if not np.isfinite(mean_square):
-            raise ValueError("X contains NaN, infinity, or entries too large to square in floating point")
+            raise ValueError("X contains NaN, infinity, or entries too large to square in floating point: rescale it")
+        check_size("X", float(np.sqrt(mean_square)))
         units = Units.of_targets(float(np.sqrt(mean_square)) or 1.0, self.Y, self.w, self.loss, self.fit_intercept)
         n, d = self.source.shape
         beta = self.beta * units.outputs ** (1 - units.power) / units.inputs
@@ -173,10 +180,10 @@ class LargeTrainingSet:
             keep=getattr(self.source, "keep", True),
         )
         file = Checkpoint(checkpoint, self._fingerprint(gates, mean_square, options))
-        with InterruptFlag() as interrupt:
+        with watching(options.time_limit) as watch:
             vectors = file.fixed("gates")
             if vectors is None:
-                vectors = self.gates(gates, options, start, partial(self._trained, setting, beta, options, interrupt))
+                vectors = self.gates(gates, options, start, partial(self._trained, setting, beta, options, watch))
             file.keep(gates=vectors)
             setting = replace(setting, gates=vectors)
             shards = self.source.shards(self.Y, self.w, setting)
@@ -197,7 +204,7 @@ class LargeTrainingSet:
                     replace(options, time_limit=left),
                     None if start is None else self._weights_of(start, vectors, units),
                     file,
-                    interrupt.is_set,
+                    watch.late,
                 )
             finally:
                 shards.close()
@@ -207,19 +214,18 @@ class LargeTrainingSet:
         bound = solution.bound
         certificate = Certificate(
             objective=bound.objective * value,
-            lower_bound=min(bound.value, bound.objective) * value,
-            rigorous=True,
+            lower_bound=bound.value * value,
             scope="gates",
             method=f"all {len(vectors)} gates",
-            oracle_value=bound.oracle_value * oracle,
-            oracle_bound=bound.oracle_bound * oracle,
+            attained=bound.attained * oracle,
+            limit=bound.limit * oracle,
             beta=self.beta,
             loss=self.loss.name,
             n_patterns=len(vectors),
             elapsed=time.perf_counter() - began,
         )
         history = [
-            replace(entry, objective=entry.objective * value, lower_bound=entry.lower_bound * value)
+            replace(entry, objective=entry.objective * value, likely_bound=entry.likely_bound * value)
             for entry in solution.history
         ]
         return Trained(network, certificate, history, solution.n_iter, solution.status)

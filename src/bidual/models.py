@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import bidual
-from bidual._files import read_json, write_json
+from bidual._checks import as_numbers, check_flag, check_number, shown
+from bidual._files import read_json, reading, write_json
 from bidual._typing import Array, FloatArray
 from bidual.architectures import get_architecture
 from bidual.certificates import Certificate
@@ -33,7 +34,8 @@ class Target:
     classes: tuple[Label, ...] | None = None  # in their original type
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.centre) and isfinite(self.scale) and self.scale > 0):
+        numbers = all(isinstance(value, int | float) for value in (self.centre, self.scale))
+        if not (numbers and isfinite(self.centre) and isfinite(self.scale) and self.scale > 0):
             raise ValueError("centre and scale of the target must be finite, and the scale positive")
         if self.classes is not None and len(set(self.classes)) != max(2, len(self.classes)):
             raise ValueError("the classes must be two or more different labels")
@@ -52,6 +54,15 @@ class Training:
     n_rows: int
     version: str
     activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        check_number("beta", self.beta)
+        check_number("n_rows", self.n_rows, at_least=1, integer=True)
+        check_flag("bias", self.bias)
+        check_flag("fit_intercept", self.fit_intercept)
+        for name in ("architecture", "method", "version", "activation"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be a name, got {shown(getattr(self, name))}")
 
     @classmethod
     def of(cls, estimator: Any, n_rows: int) -> Training:
@@ -146,7 +157,7 @@ class Model:
             if missing := [name for name in self.feature_names if name not in X.columns]:
                 raise ValueError(f"X lacks the columns {', '.join(map(repr, missing))}")
             X = X[list(self.feature_names)]
-        X, d = np.asarray(X, dtype=np.float64), len(self.feature_names)
+        X, d = as_numbers("X", X), len(self.feature_names)
         if self.input_shape is not None and X.shape[1:] == self.input_shape:
             X = X.reshape(len(X), d)
         if X.ndim != 2 or X.shape[1] != d:
@@ -159,7 +170,7 @@ class Model:
     def encode_target(self, y: Array | Sequence[Any]) -> FloatArray:
         """Raw targets as the ``(n, C)`` array the loss works on."""
         if self.target.classes is None:
-            return (np.asarray(y, dtype=np.float64).reshape(-1, 1) - self.target.centre) / self.target.scale
+            return (as_numbers("y", y).reshape(-1, 1) - self.target.centre) / self.target.scale
         code = {label: k for k, label in enumerate(self.target.classes)}
         labels = np.asarray(y, dtype=object).tolist()
         if unknown := [label for label in labels if label not in code]:
@@ -232,7 +243,7 @@ class Model:
             "input_shape": None if self.input_shape is None else list(self.input_shape),
             "target": asdict(self.target),
             "training": {**vars(self.training), "loss": self.training.loss.to_dict()},
-            "certificate": self.certificate.without_evidence().to_dict(),
+            "certificate": self.certificate.to_dict(),
         }
 
     @classmethod
@@ -283,8 +294,5 @@ def load(path: str | os.PathLike[str]) -> Network | Model:
     if data.get("version") not in range(1, FORMAT_VERSION + 1):
         known = f"this bidual reads versions up to {FORMAT_VERSION}; a newer one may read it"
         raise ValueError(f"{path} is of format version {data.get('version')!r}: {known}")
-    try:
+    with reading(path):
         return _READERS[data["format"]](data)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        lacks = "it lacks " if type(error) is KeyError else ""
-        raise ValueError(f"{path} is incomplete or damaged: {lacks}{error}") from error

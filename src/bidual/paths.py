@@ -15,17 +15,21 @@ from typing import overload
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_X_y
 
+from bidual._checks import check_flag, check_number, check_seed, check_time_limit, check_verbose, shown
+from bidual._data import check_weights, check_X_y
 from bidual._typing import Array, FloatArray
+from bidual._watch import Stopped, watching
 from bidual.architectures import Architecture, get_architecture
 from bidual.certificates import Certificate
 from bidual.losses import Loss, get_loss
 from bidual.networks import Network
 from bidual.progress import task
 from bidual.solvers import METHODS, Options, solve_constant
+from bidual.solvers.proving import checked_prove
 from bidual.targets import check_data, encode_labels
 from bidual.training import Trained, TrainingSet
+from bidual.units import Units
 
 #: The network without neurons is optimal if its gap is within rounding.
 _CONSTANT_GAP = 1e-7
@@ -45,12 +49,15 @@ class SolutionPath(Sequence[Trained]):
         The gap asked for.
     elapsed : float
         Seconds for the whole path.
+    interrupted : bool
+        Whether Ctrl-C ended it early: then these are the points finished by then.
     """
 
     betas: FloatArray
     points: list[Trained] = field(repr=False)
     tol: float
     elapsed: float
+    interrupted: bool = False
 
     def __len__(self) -> int:
         return len(self.points)
@@ -82,13 +89,23 @@ class SolutionPath(Sequence[Trained]):
 
     @property
     def lower_bounds(self) -> FloatArray:
-        """Lower bounds on the optima."""
+        """Proven lower bounds on the optima."""
         return np.array([c.lower_bound for c in self.certificates])
 
     @property
     def gaps(self) -> FloatArray:
-        """Relative gaps."""
+        """Proven relative gaps; loose unless ``prove`` was given."""
         return np.array([c.gap for c in self.certificates])
+
+    @property
+    def likely_bounds(self) -> FloatArray:
+        """Lower bounds on the optima as audited search believes."""
+        return np.array([c.likely_bound for c in self.certificates])
+
+    @property
+    def likely_gaps(self) -> FloatArray:
+        """Relative gaps as audited search believes: what ``tol`` refers to."""
+        return np.array([c.likely_gap for c in self.certificates])
 
     @property
     def n_neurons(self) -> Array:
@@ -97,8 +114,8 @@ class SolutionPath(Sequence[Trained]):
 
     @property
     def converged(self) -> Array:
-        """Which of the gaps are at most ``tol``."""
-        return self.gaps <= self.tol
+        """Which of the likely gaps are at most ``tol``."""
+        return self.likely_gaps <= self.tol
 
     def network_at(self, beta: float) -> Network:
         """The network trained at ``beta``; of a beta between two of the path, the one nearest on the log scale.
@@ -113,11 +130,11 @@ class SolutionPath(Sequence[Trained]):
         return self.points[int(np.abs(np.log(self.betas) - np.log(beta)).argmin())].network
 
     def warn_unless_converged(self, stacklevel: int = 2) -> None:
-        """One ConvergenceWarning that names the betas whose gap is larger than asked for."""
+        """One ConvergenceWarning that names the betas whose likely gap is larger than asked for."""
         if missed := [f"{beta:.3g}" for beta in self.betas[~self.converged]]:
             warnings.warn(
-                f"the relative gap is above tol={self.tol:g} at {len(missed)} of {len(self)} betas: "
-                f"{', '.join(missed)} (largest gap {self.gaps.max():.2e}); raise max_iter or time_limit, or "
+                f"the likely gap is above tol={self.tol:g} at {len(missed)} of {len(self)} betas: "
+                f"{', '.join(missed)} (largest {self.likely_gaps.max():.2e}); raise max_iter or time_limit, or "
                 "beta_min_ratio",
                 ConvergenceWarning,
                 stacklevel=stacklevel + 1,
@@ -175,8 +192,9 @@ def beta_max(
     >>> ReLURegressor(beta=top).fit(X, y).n_neurons_, ReLURegressor(beta=0.9 * top).fit(X, y).n_neurons_ > 0
     (0, True)
     """
+    check_seed(random_state)
     data = _pose(X, y, sample_weight, loss, architecture, bias, fit_intercept)
-    return _no_neurons(data, random_state).certificate.oracle_value
+    return _largest(data, random_state)
 
 
 def solution_path(
@@ -195,6 +213,7 @@ def solution_path(
     tol: float = 1e-3,
     max_iter: int = 200,
     time_limit: float | None = None,
+    prove: float | bool | str = False,
     random_state: int | np.random.RandomState | None = None,
     verbose: int = 0,
 ) -> SolutionPath:
@@ -213,20 +232,24 @@ def solution_path(
     loss, architecture, method, bias, fit_intercept, sample_weight, max_iter, random_state
         As in :class:`bidual.ReLURegressor` and :class:`bidual.ReLUClassifier`.
     tol : float, default=1e-3
-        Relative gap to reach at every beta.
+        Relative likely gap to reach at every beta.
     time_limit : float or None, default=None
         Seconds for each beta.
+    prove : bool, "auto" or float, default=False
+        As in :class:`bidual.ReLURegressor`, for each beta. False leaves it at a bound by norms, which costs nothing.
     verbose : int, default=0
         1: a line for each beta; 2: the progress of every training.
 
     Returns
     -------
     SolutionPath
+        After Ctrl-C, of the betas that were finished by then (``interrupted`` says so); if there are none, that is a
+        ``KeyboardInterrupt``, as a second Ctrl-C always is.
 
     Warns
     -----
     ConvergenceWarning
-        Once, with the betas whose gap is larger than ``tol``.
+        Once, with the betas whose likely gap is larger than ``tol``.
 
     Examples
     --------
@@ -234,22 +257,29 @@ def solution_path(
     >>> from bidual import solution_path
     >>> X, y = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
     >>> path = solution_path(X, y, n_betas=4, random_state=0)
-    >>> len(path), int(path.n_neurons[0]), bool((path.gaps <= 1e-3).all())
+    >>> len(path), int(path.n_neurons[0]), bool((path.likely_gaps <= 1e-3).all())
     (4, 0, True)
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
-    data = _pose(X, y, sample_weight, loss, architecture, bias, fit_intercept)
+    check_number("tol", tol)
+    check_number("max_iter", max_iter, at_least=1, integer=True)
+    check_time_limit(time_limit)
+    check_seed(random_state)
+    check_verbose(verbose)
+    data = _pose(X, y, sample_weight, loss, architecture, bias, fit_intercept, method)
     options = Options(
         tol=tol,
         max_iter=max_iter,
         time_limit=time_limit,
         random_state=fixed_seed(random_state),
         audit=tol <= 1e-3,
+        prove=checked_prove(prove),
         verbose=int(verbose),
     )
     began = time.perf_counter()
-    path = trace(data, beta_grid(data, betas, n_betas, beta_min_ratio, options.random_state), method, options)
+    with watching():
+        path = trace(data, beta_grid(data, betas, n_betas, beta_min_ratio, options.random_state), method, options)
     path = replace(path, elapsed=time.perf_counter() - began)
     path.warn_unless_converged()
     return path
@@ -271,49 +301,64 @@ def beta_grid(
 ) -> FloatArray:
     """The betas of a path, decreasing: those given, or a geometric sequence down from beta_max."""
     if betas is not None:
-        given = np.unique(np.asarray(betas, dtype=np.float64).ravel())[::-1]
+        try:
+            given = np.unique(np.asarray(betas, dtype=np.float64).ravel())[::-1]
+        except (TypeError, ValueError, OverflowError):  # not numbers at all
+            given = np.zeros(0)
         if not (given.size and np.isfinite(given).all() and (given > 0).all()):
-            raise ValueError(f"betas must be one or more positive numbers, got {betas!r}")
+            raise ValueError(f"betas must be one or more positive numbers, got {shown(betas)}")
         return given
-    if isinstance(n_betas, bool) or not isinstance(n_betas, int | np.integer) or n_betas < 1:
-        raise ValueError(f"n_betas must be an integer >= 1, got {n_betas!r}")
+    check_number("n_betas", n_betas, at_least=1, integer=True)
+    check_number("beta_min_ratio", beta_min_ratio)
     if not 0 < beta_min_ratio < 1:
         raise ValueError(f"beta_min_ratio must lie strictly between 0 and 1, got {beta_min_ratio!r}")
     # a constant that fits exactly is optimal for every beta
-    top = _no_neurons(data, random_state).certificate.oracle_value or 1.0
+    top = _largest(data, random_state) or 1.0
     return np.asarray(top * np.geomspace(1.0, beta_min_ratio, n_betas))
 
 
 def trace(
     data: TrainingSet, betas: FloatArray, method: str, options: Options, activation: str = "relu"
 ) -> SolutionPath:
-    """Train at each of the decreasing ``betas``, from the network at the one before."""
+    """Train at each of the decreasing ``betas``, from the network at the one before.
+
+    Ctrl-C leaves those that are finished; if there are none, it is a KeyboardInterrupt.
+    """
     began = time.perf_counter()
     inner = replace(options, verbose=max(0, options.verbose - 1))
     points: list[Trained] = []
-    with task("path", options.verbose) as progress:
+    with watching() as watch, task("path", options.verbose) as progress:
         for beta in betas:
             at_beta = data.at(beta)
             # No neurons while that is optimal; cheap to find out, and once it is not, it never is again.
             # (Gates without cones may do something where no ReLU can.)
             constant = activation == "relu" and (not points or points[-1].network.n_neurons == 0)
-            point = _no_neurons(at_beta, options.random_state) if constant else None
-            if point is None or point.certificate.gap > _CONSTANT_GAP:
+            point = at_beta.train(solve_constant, inner) if constant else None
+            if point is None or (point.certificate.likely_gap > _CONSTANT_GAP and not watch.interrupted):
                 point = at_beta.train(method, inner, points[-1] if points else None, activation=activation)
+            if watch.interrupted:  # this one is not finished
+                break
             points.append(point)
             if options.verbose:
                 c = point.certificate
                 progress.note(
-                    f"beta {beta:.4g}  objective {c.objective:.8g}  gap {c.gap:.1e}  "
+                    f"beta {beta:.4g}  objective {c.objective:.8g}  likely gap {c.likely_gap:.1e}  "
                     f"{point.network.n_neurons} neurons  {c.elapsed:.2f} s",
                     len(points) / len(betas),
                 )
-    return SolutionPath(betas, points, options.tol, time.perf_counter() - began)
+    if not points:
+        raise KeyboardInterrupt
+    return SolutionPath(betas[: len(points)], points, options.tol, time.perf_counter() - began, watch.interrupted)
 
 
-def _no_neurons(data: TrainingSet, random_state: int | np.random.RandomState | None) -> Trained:
-    """The network without neurons; the ``oracle_value`` of its certificate is beta_max."""
-    return data.train(solve_constant, Options(random_state=random_state))
+def _largest(data: TrainingSet, random_state: int | np.random.RandomState | None) -> float:
+    """The largest value of the dual constraint at the network without neurons: beta_max."""
+    units = Units.of(data.problem)
+    try:
+        constant = solve_constant(units.normalise(data.problem), Options(random_state=random_state))
+    except Stopped:
+        raise KeyboardInterrupt from None
+    return units.restore_bound(constant.bound).attained
 
 
 def _pose(
@@ -324,9 +369,12 @@ def _pose(
     architecture: str | Architecture,
     bias: bool,
     fit_intercept: bool,
+    method: str | None = None,
 ) -> TrainingSet:
     """The training problem of arrays as users have them; its beta is yet to be set."""
     loss, architecture = get_loss(loss), get_architecture(architecture)
+    check_flag("bias", bias)
+    check_flag("fit_intercept", fit_intercept)
     numbers = not loss.classification
     X, y = check_data(architecture, X, y, check_X_y, dtype=np.float64, multi_output=numbers, y_numeric=numbers)
     if loss.classification:
@@ -334,7 +382,15 @@ def _pose(
     else:
         Y = loss.encode(y)
     if sample_weight is not None:
-        sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
     return TrainingSet.pose(
-        X, Y, sample_weight, loss=loss, beta=1.0, architecture=architecture, bias=bias, fit_intercept=fit_intercept
+        X,
+        Y,
+        sample_weight,
+        loss=loss,
+        beta=1.0,
+        architecture=architecture,
+        bias=bias,
+        fit_intercept=fit_intercept,
+        method=method,
     )

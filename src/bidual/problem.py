@@ -17,8 +17,10 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from bidual._rounding import VANISHED, gamma, spectral_norm
 from bidual._typing import BoolArray, FloatArray, IntArray
-from bidual.arrangements.patterns import row_space
+from bidual.abilities import Ability
+from bidual.arrangements.patterns import row_axes, span_of
 from bidual.losses import Loss
 from bidual.tree import Tree
 
@@ -154,6 +156,8 @@ class Problem:
 
     #: Whether neurons compute ``A (M u)_+``, which the oracles know, and not something of their own.
     plain: ClassVar[bool] = True
+    #: What training may do with such neurons.
+    can: ClassVar[frozenset[Ability]] = frozenset({"ordinary neurons", "finite program", "all patterns", "formula"})
 
     @property
     def n_outputs(self) -> int:
@@ -167,7 +171,19 @@ class Problem:
     @cached_property
     def basis(self) -> FloatArray:
         """Orthonormal basis ``(p, r)`` of the row space of M: training happens in these coordinates."""
-        return row_space(self.M)
+        return span_of(self.M.shape, *self._axes)
+
+    @cached_property
+    def _axes(self) -> tuple[FloatArray, FloatArray]:
+        """Singular values and right singular vectors of M: the dearest thing to know of many rows, wanted often."""
+        return row_axes(self.M[self.M.any(axis=1)])
+
+    @property
+    def axes(self) -> tuple[FloatArray, FloatArray]:
+        """Singular values of :attr:`reduced` and its right singular vectors, as rows."""
+        s, Vt = self._axes
+        rank = self.basis.shape[1]
+        return (s, Vt) if rank == self.M.shape[1] else (s[:rank], np.eye(rank))
 
     @cached_property
     def reduced(self) -> FloatArray:
@@ -183,6 +199,11 @@ class Problem:
     def row_norms(self) -> FloatArray:
         """Norms of the rows of M."""
         return np.linalg.norm(self.M, axis=1)
+
+    @cached_property
+    def largest_hidden(self) -> float:
+        """The largest value that a neuron of unit cost has on any row of the data, at most."""
+        return float(np.max(self.row_norms if self.A is None else self.A @ self.row_norms, initial=0.0))
 
     @cached_property
     def pools(self) -> bool:
@@ -241,6 +262,37 @@ class Problem:
         r"""The dual objective :math:`-L^*(-V)` (003 Theorem 6)."""
         return -self.loss.conjugate(-V, self.Y, self.w)
 
+    def norm_limit(self, V: FloatArray) -> float:
+        r"""An upper bound on the dual constraint at V that takes no search, with rounding.
+
+        With :math:`G = A^T V`, :math:`(t)_+ = (t + |t|) / 2` and any positive :math:`d_i`
+
+        .. math:: \| G^T (M u)_+ \| \le \tfrac12 \big( \|G^T M\| + \|D^{-1} G\| \, \|D M\| \big),
+                  \qquad d_i^2 = \|G_i\| / \|m_i\|,
+
+        in spectral norms, which the largest eigenvalues of small Gram matrices give.
+
+        Rounding: G is a sum of at most n terms, :math:`G^T M` one of N; with :math:`S = \sum_i (|A|^T |V|)_i \|m_i\|`
+        the first is off by :math:`\gamma_n S` and the second by :math:`\gamma_N S`, in the constraint. All else is
+        relative to :math:`\|D^{-1} G\| \, \|D M\| \le S`: the entries of the scaled matrices, the norms in S, the units
+        of the data and of V.
+        """
+        G = self.spread(V)
+        sizes = np.linalg.norm(G, axis=1)
+        used = (sizes > 0) & (self.row_norms > 0)
+        G, M = G[used], self.M[used]
+        d = np.sqrt(sizes[used] / self.row_norms[used])[:, None]
+        limit = 0.5 * (spectral_norm(G.T @ M) + spectral_norm(G / d) * spectral_norm(d * M))
+        return limit + gamma(len(V) + len(self.M) + 2 * self.M.shape[1] + 40) * self.mass(V) + self.vanished(V)
+
+    def vanished(self, V: FloatArray) -> float:
+        """What underflow may hide from the dual constraint."""
+        return VANISHED if V.any() and self.M.any() else 0.0
+
+    def mass(self, V: FloatArray) -> float:
+        r""":math:`\sum_i \|(|A|^T |V|)_i\| \|m_i\|`: what rounding in the dual constraint is relative to."""
+        return float(np.linalg.norm(self.spread(np.abs(V)), axis=1) @ self.row_norms)
+
 
 @dataclass(frozen=True)
 class HeadProblem(Problem):
@@ -254,6 +306,8 @@ class HeadProblem(Problem):
     """
 
     n_positions: int = 1
+
+    can: ClassVar[frozenset[Ability]] = frozenset({"all patterns"})
 
     @property
     def n_coefficients(self) -> int:
@@ -319,13 +373,7 @@ class NormalisedProblem(Problem):
     """
 
     plain: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.n_outputs > 1:
-            raise ValueError(
-                f"batch normalisation after the ReLU is for one output, the targets have {self.n_outputs}: train one "
-                "network for each, or use position='before'"
-            )
+    can: ClassVar[frozenset[Ability]] = frozenset({"finite program", "all patterns", "formula"})
 
     @property
     def relu_inputs(self) -> FloatArray:
@@ -338,6 +386,16 @@ class NormalisedProblem(Problem):
             deviation > 0, deviation, 1.0
         )
         return self.M[:, -1:] * ((z - mean) * scale + U[:, -1])
+
+    @cached_property
+    def largest_hidden(self) -> float:
+        r""":math:`k / \sqrt{w_i}`, as :math:`\sum_i w_i h_i^2 \le k^2`."""
+        return float(self.M[0, -1] / np.sqrt(self.w.min()))
+
+    def norm_limit(self, V: FloatArray) -> float:
+        r""":math:`k (\sum_i v_i^2 / w_i)^{1/2}`: a neuron of unit cost has the weighted norm k at most."""
+        size = np.sqrt((V[:, 0] ** 2 / self.w).sum())
+        return float(self.M[0, -1] * size * (1.0 + 4 * (len(V) + 4) * np.finfo(float).eps))
 
 
 @dataclass(frozen=True)
@@ -355,6 +413,7 @@ class ParallelProblem(Problem):
     tree: Tree = field(default=Tree((1,)))
 
     plain: ClassVar[bool] = False
+    can: ClassVar[frozenset[Ability]] = frozenset({"finite program", "all patterns"})
 
     def leaves(self, U: FloatArray) -> FloatArray:
         """Pre-activations of the leaves of weights ``U (K, T p)``, ``(n, K, T)``."""
@@ -365,6 +424,18 @@ class ParallelProblem(Problem):
     def hidden_of(self, neurons: Neurons) -> FloatArray:
         assert isinstance(neurons, SubNetworks)
         return self.tree.value(self.leaves(neurons.U), neurons.signs)
+
+    @cached_property
+    def largest_hidden(self) -> float:
+        return float(np.sqrt(self.tree.leaves) * self.row_norms.max(initial=0.0))
+
+    def norm_limit(self, V: FloatArray) -> float:
+        r""":math:`\sqrt T` times that of neurons.
+
+        On its cell a branch computes :math:`\sum_t \pm D_t M w_t` with :math:`\sum_t \|w_t\| \le \sqrt T`, and the
+        bound by norms holds for every diagonal :math:`D_t` of zeros and ones.
+        """
+        return float(np.sqrt(self.tree.leaves)) * super().norm_limit(V)
 
     def no_neurons(self, p: int, intercept: FloatArray) -> SubNetworks:
         T, p = self.tree.leaves, self.M.shape[1]

@@ -118,8 +118,8 @@ def low_rank_guarantee(
     >>> X, y = np.array([[1.0, 0.0], [-2.0, 1e-6], [3.0, 0.0]]), np.array([1.0, 2.0, 0.0])
     >>> est = ReLURegressor(0.1, architecture=Parallel(2, rank="auto", factor=1.01)).fit(X, y)
     >>> report = low_rank_guarantee(est, X, y)
-    >>> report.rank, bool(report.factor <= 1.01), report.certificate.rigorous
-    (1, True, True)
+    >>> report.rank, bool(report.factor <= 1.01), report.certificate.scope
+    (1, True, 'global')
     """
     from bidual.certification import certify
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
-from sklearn.utils.multiclass import check_classification_targets
 
+from bidual._checks import as_numbers
+from bidual._data import check_array, check_labels
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Architecture
 from bidual.losses import Logistic, Loss, Softmax, Squared, encode_classes
@@ -32,7 +32,7 @@ def check_data(
 
 def encode_labels(loss: Loss, y: Array) -> tuple[Loss, Array, FloatArray]:
     """Labels of any type: the loss as it acts on so many classes, the classes, and the encoded targets ``(n, C)``."""
-    check_classification_targets(y)
+    check_labels(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
@@ -56,9 +56,11 @@ def classification_loss(loss: Loss, n_classes: int) -> Loss:
 def encode_known(loss: Loss, y: Array, classes: tuple[Any, ...] | None, n_outputs: int) -> FloatArray:
     """Targets ``(n, C)`` for ``loss``, with labels coded by their place in ``classes``."""
     if classes is None:
-        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        Y = as_numbers("y", y).reshape(len(y), -1)
         if not np.isfinite(Y).all():
             raise ValueError("y contains NaN or infinity")
+    elif np.ndim(y) > 1:
+        raise ValueError(f"y has {np.ndim(y)} axes, labels have one")
     else:
         code = {label: k for k, label in enumerate(np.array(classes).tolist())}
         labels = np.asarray(y).tolist()

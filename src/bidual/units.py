@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bidual._typing import FloatArray
-from bidual.certificates import DualBound
+from bidual.certificates import Bound
 from bidual.losses import Loss
 from bidual.problem import GatedNeurons, Neurons, Problem
 from bidual.solvers.base import Solution
@@ -68,19 +68,26 @@ class Units:
 
     def restore(self, solution: Solution) -> Solution:
         """A solution of the normalised problem as one of the original problem."""
-        neurons, bound = solution.neurons, solution.bound
-        value, slope = self.outputs**self.power, self.outputs ** (self.power - 1)
-        oracle = slope * self.inputs
+        neurons, value = solution.neurons, self.outputs**self.power
         return replace(
             solution,
             neurons=neurons.in_units(self.inputs, self.outputs, self.shift).balanced(),
-            bound=DualBound(
-                bound.value * value, bound.V * slope, bound.oracle_value * oracle, bound.oracle_bound * oracle
-            ),
+            bound=self.restore_bound(solution.bound),
             history=[
-                replace(entry, objective=entry.objective * value, lower_bound=entry.lower_bound * value)
+                replace(entry, objective=entry.objective * value, likely_bound=entry.likely_bound * value)
                 for entry in solution.history
             ],
+        )
+
+    def restore_bound(self, bound: Bound) -> Bound:
+        """A bound on the normalised problem as one on the original problem."""
+        value, slope = self.outputs**self.power, self.outputs ** (self.power - 1)
+        return replace(
+            bound,
+            value=bound.value * value,
+            V=bound.V * slope,
+            attained=bound.attained * slope * self.inputs,
+            limit=bound.limit * slope * self.inputs,
         )
 
 

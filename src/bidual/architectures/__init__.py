@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bidual._checks import shown
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm, truncate
 from bidual.architectures.convolutional import Convolutional
@@ -27,8 +28,8 @@ def get_architecture(architecture: str | Architecture) -> Architecture:
     """The architecture named so, with default options, or the object itself."""
     if isinstance(architecture, Architecture):
         return architecture
-    named = {name: cls for name, cls in ARCHITECTURES.items() if cls is not Convolutional}  # which needs a kernel_size
+    named = {name: cls for name, cls in Architecture.registry.items() if cls is not Convolutional}  # needs kernel_size
     if isinstance(architecture, str) and architecture in named:
         return named[architecture]()
     names = ", ".join(map(repr, sorted(named)))
-    raise ValueError(f"unknown architecture {architecture!r}: use one of {names}, or an Architecture object")
+    raise ValueError(f"unknown architecture {shown(architecture)}: use one of {names}, or an Architecture object")

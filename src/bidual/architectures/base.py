@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
+from bidual._registry import Registry
 from bidual._typing import Array, FloatArray
+from bidual.abilities import Ability, Needs
 from bidual.losses import Loss
 from bidual.networks import Network
 from bidual.problem import GatedNeurons, Neurons, Problem
@@ -31,8 +33,17 @@ class Lift(ABC):
 
     M: FloatArray
     A: sp.csr_array | None = None
+    #: By how much rounding may have moved each row of M, ``(N,)``, or all of them.
+    rounding: FloatArray | float = 0.0
+    #: Whether networks on M do not see the scale of the columns of X.
+    scale_free: ClassVar[bool] = False
     #: What the neurons compute on M.
     problem_type: Callable[..., Problem] = Problem
+
+    @property
+    def restriction(self) -> str:
+        """What networks on M cannot do although the architecture could, as a scope names it; "" if nothing."""
+        return ""
 
     @abstractmethod
     def recover(self, neurons: Neurons) -> Network:
@@ -48,20 +59,43 @@ class Lift(ABC):
 
     def recover_gated(self, neurons: GatedNeurons) -> Network:
         """The gated network on the original inputs that computes what ``neurons`` compute on M, at the same cost."""
-        raise ValueError(f"{type(self).__name__} knows no gated networks: use architecture='two_layer'")
+        raise NotImplementedError
 
     def gated_neurons(self, network: Network) -> GatedNeurons:
         """Inverse of :meth:`recover_gated`."""
-        raise ValueError(f"{type(self).__name__} knows no gated networks: use architecture='two_layer'")
+        raise NotImplementedError
 
 
 class Architecture(ABC):
-    """Base class of the architectures."""
+    """Base class of the architectures; subclass it to train with your own.
 
+    With a :attr:`name` of its own, certificates of it can be saved, loaded and verified in any process that has
+    imported its class; its attributes are its parameters, stored as the arguments of ``__init__``. The networks that
+    its lift recovers do the same with their ``kind`` (:class:`bidual.networks.Network`); where that equals the name,
+    :func:`bidual.certify` finds the architecture of a network by itself.
+    """
+
+    #: All architectures that have a name.
+    registry: ClassVar[Registry[Architecture]] = Registry("architecture")
     #: The name it is registered by; the string stands for the default instance, if there is one.
     name: ClassVar[str]
     #: Whether inputs may have more axes than two.
     tensors: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            Architecture.registry.add(cls.name, cls)
+
+    @property
+    def can(self) -> frozenset[Ability]:
+        """What training may do with it: what its neurons can, and "gates" if they may have some."""
+        return Problem.can
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs of the rest of a training problem."""
+        return ()
 
     @classmethod
     def of(cls, network: Network) -> Architecture:

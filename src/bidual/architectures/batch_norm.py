@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from bidual._typing import Array, FloatArray
+from bidual.abilities import Ability, Needs, needs
 from bidual.architectures.base import Architecture, Lift
+from bidual.exact_rank import exact_rank
 from bidual.networks import BatchNormNetwork, Network
 from bidual.networks.batch_norm import POSITIONS
-from bidual.problem import Neurons, NormalisedProblem, statistics
+from bidual.problem import Neurons, NormalisedProblem, Problem, statistics
+
+_EPS = float(np.finfo(float).eps)
 
 
 class BatchNorm(Architecture):
@@ -60,6 +64,14 @@ class BatchNorm(Architecture):
         self.position = position
         self.rank = rank
 
+    @property
+    def can(self) -> frozenset[Ability]:
+        return Problem.can if self.position == "before" else NormalisedProblem.can
+
+    @property
+    def needs(self) -> Needs:
+        return () if self.position == "before" else needs("one output")
+
     @classmethod
     def of(cls, network: Network) -> BatchNorm:
         return cls(getattr(network, "position", "before"))
@@ -68,7 +80,7 @@ class BatchNorm(Architecture):
         counts = np.ones(len(X)) if counts is None else counts
         whitening = CentredSVD.of(X, counts, self.rank)
         if self.position == "before":
-            return BeforeLift(X, whitening)
+            return BeforeLift(X, whitening, counts)
         return AfterLift(X, whitening, counts, bias=bias, truncate=self.rank is not None)
 
 
@@ -90,22 +102,33 @@ def _counts(rank: Any) -> bool:
 
 @dataclass(frozen=True)
 class CentredSVD:
-    r"""The SVD :math:`\mathrm{diag}(\sqrt c)(X - 1\mu^T) = Q \Sigma V^T`, truncated to k directions.
+    r"""The SVD :math:`\mathrm{diag}(\sqrt c)(X - 1\mu^T) S^{-1} = Q \Sigma V^T`, truncated to k directions.
+
+    Normalisation makes neurons blind to the scale of the columns, so that they are brought to one scale, S, before
+    singular values are told from rounding. (A truncation is that of the columns as they are: S = I.)
 
     Attributes
     ----------
     n : float
         Number of rows, :math:`\sum_i c_i`.
-    mean : ndarray, shape (d,)
+    mean, rest : ndarray, shape (d,)
+        :math:`\mu` is their sum: a mean in floating point, and what it misses.
+    scale : ndarray, shape (d,)
+        The diagonal of S, powers of two.
     sigma : ndarray, shape (k,)
         Singular values, decreasing.
     V : ndarray, shape (d, k)
+    dropped : int
+        Directions that the truncation left out, or that rounding may hide.
     """
 
     n: float
     mean: FloatArray
+    rest: FloatArray
+    scale: FloatArray
     sigma: FloatArray
     V: FloatArray
+    dropped: int = 0
 
     @classmethod
     def of(cls, X: FloatArray, counts: FloatArray, rank: float | None = None) -> CentredSVD:
@@ -113,22 +136,65 @@ class CentredSVD:
         n = float(counts.sum())
         # a constant column is centred to exact zeros
         mean = np.where(np.ptp(X, axis=0) > 0, counts @ X / n, X[0])
-        root = np.sqrt(counts)[:, None]
-        _, sigma, Vt = np.linalg.svd(root * (X - mean), full_matrices=False)
-        # Rounding of X itself is what centring may leave of equal rows.
-        tiny = max(X.shape) * np.finfo(float).eps * float(np.linalg.norm(root * X))
-        r = int((sigma > tiny).sum())
+        rest = counts @ (X - mean) / n
+        centred = X - mean - rest
+        scale = _scales(centred)
+        sigma, V = _svd(centred / scale, counts)
+        r = len(sigma)
         if r == 0:
             raise ValueError(
                 f"batch normalisation needs rows that differ: {len(X)} distinct row(s) of X leave nothing after "
                 "centring (n_samples=1, or all columns are constant)"
             )
-        k = _truncation(rank, sigma[:r])
-        return cls(n, mean, sigma[:k], np.ascontiguousarray(Vt[:k].T))
+        hidden = _hidden(X, r)
+        if rank is not None:
+            leading, axes = _svd(centred, counts)
+            k = _truncation(rank, leading)
+            if k < r:
+                return cls(n, mean, rest, np.ones_like(scale), leading[:k], axes[:, :k], hidden + r - k)
+        return cls(n, mean, rest, scale, sigma, V, hidden)
+
+    @property
+    def restriction(self) -> str:
+        """See :attr:`bidual.architectures.Lift.restriction`."""
+        return f"rank {len(self.sigma)}" if self.dropped else ""
 
     def features(self, X: FloatArray) -> FloatArray:
-        r""":math:`U = (X - 1 \mu^T) V \Sigma^{-1}`."""
-        return (X - self.mean) @ self.V / self.sigma
+        r""":math:`U = (X - 1 \mu^T) S^{-1} V \Sigma^{-1}`."""
+        return self._standardised(X) @ self._map
+
+    def rounding(self, X: FloatArray) -> FloatArray:
+        """What rounding may have added to the features of each row, ``(n,)``: that of products and their sums."""
+        sizes = np.abs(self._standardised(X)) @ np.abs(self._map)
+        return (8 + len(self.V)) * _EPS * np.linalg.norm(sizes, axis=1)
+
+    @property
+    def _map(self) -> FloatArray:
+        return self.V / self.sigma
+
+    def _standardised(self, X: FloatArray) -> FloatArray:
+        return (X - self.mean - self.rest) / self.scale
+
+
+def _scales(columns: FloatArray) -> FloatArray:
+    """Powers of two, by which nothing is rounded, near the largest entries of the columns; one for zeros."""
+    largest = np.abs(columns).max(axis=0)
+    return np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
+
+
+def _svd(centred: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Singular values and right singular vectors ``(d, r)`` of weighted rows, without those lost in rounding."""
+    rows = np.sqrt(counts)[:, None] * centred
+    _, sigma, Vt = np.linalg.svd(rows, full_matrices=False)
+    r = int((sigma > max(rows.shape) * _EPS * float(np.linalg.norm(rows))).sum())
+    return sigma[:r], np.ascontiguousarray(Vt[:r].T)
+
+
+def _hidden(X: FloatArray, r: int) -> int:
+    """How many more directions than ``r`` the rows have after centring, in exact arithmetic."""
+    if r == min(len(X) - 1, int((np.ptp(X, axis=0) > 0).sum())):
+        return 0
+    return exact_rank(np.column_stack([X, np.ones(len(X))])) - 1 - r
 
 
 def truncate(X: Array, rank: float) -> FloatArray:
@@ -150,7 +216,7 @@ def truncate(X: Array, rank: float) -> FloatArray:
     _check_rank(rank)
     X = np.asarray(X, dtype=np.float64)
     white = CentredSVD.of(X, np.ones(len(X)), rank)
-    return (X - white.mean) @ white.V @ white.V.T + white.mean
+    return (X - white.mean) / white.scale @ white.V @ white.V.T * white.scale + white.mean
 
 
 def _truncation(rank: float | None, sigma: FloatArray) -> int:
@@ -171,9 +237,19 @@ class BeforeLift(Lift):
     Weights s on M are :math:`w = V \Sigma^{-1} s_{1:k}`, :math:`\gamma = \|s_{1:k}\|` and the shift :math:`s_{k+1}`.
     """
 
-    def __init__(self, X: FloatArray, whitening: CentredSVD) -> None:
+    scale_free = True
+
+    def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray) -> None:
         self.whitening = whitening
         self.M = np.column_stack([whitening.features(X), np.full(len(X), 1 / np.sqrt(whitening.n))])
+        # the white features nearest to M differ from it by no more than its Gram matrix from the identity
+        gram = self.M.T @ (counts[:, None] * self.M)
+        excess = float(np.linalg.norm(gram - np.eye(len(gram)))) + (len(X) + 4) * _EPS
+        self.rounding = whitening.rounding(X) + excess * np.linalg.norm(self.M, axis=1)
+
+    @property
+    def restriction(self) -> str:
+        return self.whitening.restriction
 
     def recover(self, neurons: Neurons) -> BatchNormNetwork:
         balanced, to = neurons.balanced(), self.whitening
@@ -181,13 +257,13 @@ class BeforeLift(Lift):
         gamma = np.linalg.norm(s, axis=1)
         # A neuron that is all shift still needs something to normalise. Units of one standard deviation.
         q = np.where(gamma[:, None] > 0, s, np.eye(1, s.shape[1])) / np.where(gamma > 0, gamma, 1.0)[:, None]
-        W = np.sqrt(to.n) * (q / to.sigma) @ to.V.T
+        W = np.sqrt(to.n) * (q / to.sigma) @ to.V.T / to.scale
         return BatchNormNetwork(
             hidden_weights=W,
             output_weights=balanced.alpha,
             gamma=gamma,
             shift=balanced.U[:, -1],
-            mean=W @ to.mean,
+            mean=W @ to.mean + W @ to.rest,
             norm=np.full(len(W), np.sqrt(to.n)),
             n_samples=to.n,
             intercept=balanced.intercept,
@@ -198,28 +274,38 @@ class BeforeLift(Lift):
         network = _batch_norm_network(network, "before", len(to.mean))
         gates = network.gate_vectors()
         W, b = gates[:, :-1], gates[:, -1]
-        s = (W @ to.V) * to.sigma
-        U = np.column_stack([s, np.sqrt(to.n) * (W @ to.mean + b)])
+        s = ((W * to.scale) @ to.V) * to.sigma
+        U = np.column_stack([s, np.sqrt(to.n) * (W @ to.mean + b + W @ to.rest)])
         return Neurons(U, network.output_weights, network.intercept)
 
 
 class AfterLift(Lift):
     r"""M = [X, 1, 1/sqrt n]: what the ReLU works on, with a column of ones if there are biases, and the shift.
 
-    Truncation replaces X by :math:`X V`. Weights on M are a direction in front of the ReLU, whose length is
-    :math:`\gamma`, and the shift; see :class:`~bidual.problem.NormalisedProblem`.
+    Weights on M are a direction in front of the ReLU, whose length is :math:`\gamma`, and the shift; see
+    :class:`~bidual.problem.NormalisedProblem`. As directions are free, X may stand in any coordinates: its columns are
+    brought to one scale by powers of two and, if there are biases, moved to one of their values, both without
+    rounding where that is possible. Truncation replaces X by :math:`X V`.
     """
 
     problem_type = NormalisedProblem
+    scale_free = True
 
     def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray, *, bias: bool, truncate: bool) -> None:
         self.whitening = whitening
         self.w = counts / whitening.n
         self.bias = bias
-        self.V = whitening.V if truncate else np.eye(X.shape[1])
+        self.restricted = truncate
+        # coordinates are (x - origin)^T axes; weights w have the coordinates w^T back
+        self.origin, self.axes, self.back = _coordinates(X, whitening if truncate else None, bias=bias)
+        rows = (X - self.origin) @ self.axes
         ones = np.ones((len(X), 1))
-        self.inputs = np.column_stack([X @ self.V, ones]) if bias else X @ self.V
+        self.inputs = np.column_stack([rows, ones]) if bias else rows
         self.M = np.column_stack([self.inputs, ones / np.sqrt(whitening.n)])
+
+    @property
+    def restriction(self) -> str:
+        return self.whitening.restriction if self.restricted else ""
 
     def recover(self, neurons: Neurons) -> BatchNormNetwork:
         balanced = neurons.balanced()
@@ -230,9 +316,10 @@ class AfterLift(Lift):
         gamma[idle], q = 0.0, np.where(idle[:, None], self._varying(), q)
         mean, deviation = self._statistics(q)
         q, n = q / deviation[:, None], self.whitening.n
+        W = q[:, : self.axes.shape[1]] @ self.axes.T
         return BatchNormNetwork(
-            hidden_weights=q[:, : self.V.shape[1]] @ self.V.T,
-            hidden_bias=q[:, -1] if self.bias else None,
+            hidden_weights=W,
+            hidden_bias=q[:, -1] - W @ self.origin if self.bias else None,
             output_weights=balanced.alpha,
             gamma=gamma,
             shift=balanced.U[:, -1],
@@ -244,11 +331,11 @@ class AfterLift(Lift):
         )
 
     def neurons(self, network: Network) -> Neurons:
-        network = _batch_norm_network(network, "after", len(self.V))
+        network = _batch_norm_network(network, "after", len(self.axes))
         gates, n = network.gate_vectors(), self.whitening.n
-        q = gates[:, :-1] @ self.V
+        q = gates[:, :-1] @ self.back
         if self.bias:
-            q = np.column_stack([q, gates[:, -1]])
+            q = np.column_stack([q, gates[:, -1] + gates[:, :-1] @ self.origin])
         elif np.any(gates[:, -1]):
             raise ValueError("the network has hidden biases, but bias=False asks for none")
         # The same function on these rows, whose statistics may be others than those of the network.
@@ -268,8 +355,20 @@ class AfterLift(Lift):
     def _varying(self) -> FloatArray:
         """A direction that the ReLU does not make constant: if one does, its opposite does not."""
         first = np.zeros(self.inputs.shape[1])
-        first[: self.V.shape[1]] = self.V.T @ self.whitening.V[:, 0]
+        first[: self.axes.shape[1]] = self.whitening.V[:, 0] / self.whitening.scale @ self.back
         return first if self._statistics(first[None])[1][0] > 0 else -first
+
+
+def _coordinates(X: FloatArray, along: CentredSVD | None, *, bias: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Origin ``(d,)``, axes ``(d, k)`` and their dual ones ``(d, k)`` for the inputs of the ReLU."""
+    d = X.shape[1]
+    # a value in the middle, from which differences are exact wherever they can be
+    origin = np.sort(X, axis=0)[len(X) // 2] if bias else np.zeros(d)
+    axes = back = np.eye(d)
+    if along is not None:
+        axes, back = along.V / along.scale[:, None], along.V * along.scale[:, None]
+    scale = _scales((X - origin) @ axes)
+    return origin, axes / scale, back * scale
 
 
 def _batch_norm_network(network: Network, position: str, n_inputs: int) -> BatchNormNetwork:

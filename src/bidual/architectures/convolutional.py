@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from bidual._memory import available_memory
 from bidual._typing import Array, FloatArray
+from bidual.abilities import Ability
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm
 from bidual.architectures.two_layer import TwoLayer
@@ -24,7 +25,7 @@ from bidual.arrangements import cluster_directions
 from bidual.networks import ConvolutionalNetwork, Network
 from bidual.networks.convolutional import POOLINGS
 from bidual.patches import Sizes, Window, check_sizes, distinct_patches
-from bidual.problem import GatedNeurons, HeadProblem, Neurons
+from bidual.problem import GatedNeurons, HeadProblem, Neurons, Problem
 
 #: Copies of the lifted features that training makes: M itself, in the coordinates of its row space, transposed, and
 #: in single precision, each with room to scale it.
@@ -91,6 +92,13 @@ class Convolutional(Architecture):
         self.batch_norm = bool(batch_norm)
         self.pooling = pooling
 
+    @property
+    def can(self) -> frozenset[Ability]:
+        if self.pooling == "flatten":
+            return HeadProblem.can
+        own: frozenset[Ability] = Problem.can if self.batch_norm else Problem.can | {"gates"}
+        return own if self.pooling is None else own - {"formula"}
+
     @classmethod
     def of(cls, network: Network) -> Convolutional:
         if not isinstance(network, ConvolutionalNetwork):
@@ -156,12 +164,16 @@ class ConvolutionalLift(Lift):
     def __init__(
         self, layer: Lift, architecture: Convolutional, window: Window, shape: tuple[int, ...], which: Array
     ) -> None:
-        self.layer, self.M = layer, layer.M
+        self.layer, self.M, self.rounding = layer, layer.M, layer.rounding
         self.pooling, self.window, self.grid = architecture.pooling, window, window.grid(shape)
         if self.pooling is not None or len(which) > len(self.M):
             self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
         if self.pooling == "flatten" and prod(self.grid) > 1:
             self.problem_type = partial(HeadProblem, n_positions=prod(self.grid))
+
+    @property
+    def restriction(self) -> str:
+        return self.layer.restriction
 
     def recover(self, neurons: Neurons) -> ConvolutionalNetwork:
         silent = replace(neurons, intercept=np.zeros(neurons.alpha.shape[1]))
@@ -179,8 +191,6 @@ class ConvolutionalLift(Lift):
         return self.layer.gates(vectors.reshape(len(vectors), -1) if vectors.ndim > 2 else vectors)
 
     def recover_gated(self, neurons: GatedNeurons) -> ConvolutionalNetwork:
-        if self.pooling == "flatten":
-            raise ValueError("gated networks with pooling='flatten' are not available: use pooling='sum' or 'average'")
         silent = replace(neurons, intercept=np.zeros_like(neurons.intercept))
         return self._network(self.layer.recover_gated(silent), neurons.intercept)
 

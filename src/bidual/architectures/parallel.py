@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
+from bidual.abilities import Ability, Needs, needs
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.low_rank import LowRank, price_of_rank
 from bidual.losses import Loss
@@ -52,7 +53,8 @@ class Parallel(Architecture):
 
     ``method="exact"`` is exact for three layers. ``"adaptive"`` enumerates all patterns where they are few, which is
     exact and proven, and otherwise searches for them: its bound then rests on local search. Deeper networks are
-    always searched.
+    always searched. Searches that do not find the branches of the network again, when they are not told of them,
+    support no likely bound: training then ends with the proven one alone.
 
     ``bias`` of the estimators adds biases to the first layer, which are charged like weights.
     """
@@ -82,6 +84,14 @@ class Parallel(Architecture):
         self.m1, self.m2, self.deeper = int(m1), int(m2), tuple(int(m) for m in deeper)
         self.rank = rank
         self.factor = float(factor)
+
+    @property
+    def can(self) -> frozenset[Ability]:
+        return ParallelProblem.can - {"all patterns"} if self.deeper else ParallelProblem.can
+
+    @property
+    def needs(self) -> Needs:
+        return needs("weight decay") if self.rank == "auto" else ()  # without it every rank may cost anything
 
     @classmethod
     def of(cls, network: Network) -> Parallel:
@@ -115,8 +125,6 @@ class Parallel(Architecture):
     ) -> Parallel:
         if self.rank != "auto":
             return self
-        if not beta > 0:
-            raise ValueError("rank='auto' needs beta > 0: without weight decay every rank may cost anything")
         table = self.price_of_rank(X, Y, w, loss=loss, beta=beta, fit_intercept=fit_intercept)
         return Parallel(self.m1, self.m2, self.deeper, table.rank_for(self.factor), self.factor)
 
@@ -143,13 +151,21 @@ class ParallelLift(Lift):
         self.bias, self.architecture = bias, architecture
         self.d = X.shape[1]
         self.rank: int | None = None
+        self.V: FloatArray | None = None
         if architecture.rank is not None:
-            self.rank = min(int(architecture.rank), *X.shape)
-        self.V = None if self.rank is None else np.linalg.svd(X, full_matrices=False)[2][: self.rank].T
+            _, sigma, Vt = np.linalg.svd(X, full_matrices=False)
+            full = int((sigma > sigma.max(initial=0.0) * max(X.shape) * np.finfo(float).eps).sum())
+            self.rank = max(1, min(int(architecture.rank), full))
+            self.V = Vt[: self.rank].T
+            self._restricted = self.rank < full
         columns = X if self.V is None else X @ self.V
         self.scale = float(np.sqrt(architecture.copies))
         self.M = self.scale * (np.column_stack([columns, np.ones(len(X))]) if bias else columns)
         self.problem_type = partial(ParallelProblem, tree=architecture.tree)
+
+    @property
+    def restriction(self) -> str:
+        return f"rank {self.rank}" if self.V is not None and self._restricted else ""
 
     def recover(self, neurons: Neurons) -> ParallelNetwork:
         assert isinstance(neurons, SubNetworks)

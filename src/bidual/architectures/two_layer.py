@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bidual._typing import Array, FloatArray
+from bidual.abilities import Ability
 from bidual.architectures.base import Architecture, Lift
 from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
-from bidual.problem import GatedNeurons, Neurons
+from bidual.problem import GatedNeurons, Neurons, Problem
 
 
 class TwoLayer(Architecture):
@@ -17,6 +18,10 @@ class TwoLayer(Architecture):
     """
 
     name = "two_layer"
+
+    @property
+    def can(self) -> frozenset[Ability]:
+        return Problem.can | {"gates"}
 
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> TwoLayerLift:
         return TwoLayerLift(X, bias)

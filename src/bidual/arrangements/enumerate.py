@@ -20,7 +20,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.linalg import qr
 
+from bidual._memory import require_memory
 from bidual._typing import Array, BoolArray, FloatArray, IntArray
+from bidual._watch import checkpoint
 from bidual.arrangements.patterns import Patterns, count_patterns, row_space
 
 
@@ -85,6 +87,12 @@ def enumerate_patterns(X: Array, *, max_patterns: int | None = 2_000_000) -> Pat
             f"max_patterns={max_patterns:,}. Use method='sampled' (or sample_patterns), fewer rows or columns, or "
             "raise max_patterns if the memory allows it"
         )
+    # every pattern as signs of all rows, and about 2r facets of each: signs of the hyperplanes, and a point
+    require_memory(
+        float(bound) * (n + 8 * d + 2 * rank * (len(lines) / 8 + 8 * rank + 8)),
+        f"the enumeration of up to {bound:,} activation patterns of {n:,} rows",
+        "Use method='sampled' (or sample_patterns), or fewer rows or columns",
+    )
     signs, witnesses, facets = _cells(lines.normals, want_facets=True)
     witnesses = witnesses @ basis.T
     indptr, indices = facets
@@ -173,6 +181,7 @@ def _group_parallel(units: FloatArray, tol: float) -> tuple[IntArray, BoolArray,
     for start, stop in zip(starts[stops - starts > 1], stops[stops - starts > 1], strict=True):
         waiting = np.sort(order[start:stop])
         while len(waiting) > 1:
+            checkpoint()
             first = waiting[0]
             cosines = units[waiting] @ units[first]
             residual = units[waiting] - cosines[:, None] * units[first]
@@ -283,6 +292,7 @@ def _flat_directions(normals: FloatArray) -> FloatArray | None:
 
 def _facets_on(normals: FloatArray, k: int) -> tuple[BoolArray, FloatArray]:
     """Facets on hyperplane ``k``: signs of all hyperplanes (column k is free) and points inside them."""
+    checkpoint()
     r = normals.shape[1]
     # Orthonormal basis of the hyperplane, by a Householder reflection that maps its normal to an axis.
     reflector = normals[k].copy()

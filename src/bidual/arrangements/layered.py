@@ -17,6 +17,7 @@ from math import comb
 import numpy as np
 
 from bidual._typing import BoolArray, FloatArray, IntArray
+from bidual._watch import checkpoint
 from bidual.arrangements.enumerate import TooManyPatternsError, enumerate_patterns
 from bidual.arrangements.patterns import Patterns, count_patterns, unique_rows
 from bidual.tree import Tree
@@ -168,6 +169,7 @@ def enumerate_layered(X: FloatArray, m1: int, max_cells: int = MAX_CELLS) -> Lay
             root.append(masks)
             continue
         for b, mask in zip(group, base, strict=True):
+            checkpoint()
             seen = (leaves[b][:, :, None] * signs[b][None, :, None] * X[:, None, :])[mixed[b]].reshape(k, -1)
             second = enumerate_patterns(seen, max_patterns=max_cells)
             masks = np.repeat(mask[None], len(second), axis=0)

@@ -106,11 +106,17 @@ def row_space(X: FloatArray) -> FloatArray:
     Penalties see only the norm of a weight vector and ``X`` sees only its part in the row space, so
     that training may be done in these ``r`` coordinates (003 A.2).
     """
-    d = X.shape[1]
-    norms = np.linalg.norm(X, axis=1)
-    kept = X[norms > 0]
-    if not len(kept):
-        return np.zeros((d, 0))
-    _, s, Vt = np.linalg.svd(kept, full_matrices=False)
-    rank = int((s > s[0] * max(X.shape) * np.finfo(float).eps).sum())
-    return np.eye(d) if rank == d else np.ascontiguousarray(Vt[:rank].T)
+    return span_of(X.shape, *row_axes(X[X.any(axis=1)]))
+
+
+def span_of(shape: tuple[int, ...], s: FloatArray, Vt: FloatArray) -> FloatArray:
+    """The row space of a matrix of this ``shape`` with these singular values and right singular vectors."""
+    rank = int((s > s.max(initial=0.0) * max(shape) * np.finfo(float).eps).sum())
+    return np.eye(shape[1]) if rank == shape[1] else np.ascontiguousarray(Vt[:rank].T)
+
+
+def row_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Singular values of ``X`` and its right singular vectors, as rows; of tall matrices without the left ones."""
+    small: FloatArray = np.asarray(np.linalg.qr(X, mode="r")) if len(X) > 2 * X.shape[1] else X
+    _, s, Vt = np.linalg.svd(small, full_matrices=False)
+    return s, Vt

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import checkpoint
 from bidual.arrangements.patterns import Patterns, unique_rows
 from bidual.patches import distinct_patches
 
@@ -113,6 +114,7 @@ def sample_patterns(
     directions: FloatArray = np.zeros((0, d))
     drawn = 0
     while drawn < 100 * n_patterns:
+        checkpoint()
         drawn += n_patterns
         directions = np.concatenate([directions, rng.standard_normal((n_patterns, d))])
         directions = patterns_of(X, directions).witnesses

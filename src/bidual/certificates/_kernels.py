@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+from numba import njit
 
+from bidual._jit import JIT
+from bidual._rounding import UNIT
 from bidual._typing import Array
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(**JIT)
 def tighten_cones(
     gradients: Array,
     patterns: Array,
@@ -50,11 +52,15 @@ def tighten_cones(
             norm = np.sqrt(norm)
             if norm < threshold or moved <= 1e-14 * norm or sweep == sweeps - 1:
                 break
-        # Evaluate afresh: the running point has collected rounding errors.
-        norm = 0.0
+        # Evaluate afresh, with the error of doing so: the running point has collected rounding errors.
+        norm, size, total = 0.0, 0.0, 0.0
         for i in range(r):
             value = gradients[b, i]
+            size += value * value
             for k in range(last - first):
                 value += multipliers[k] * normals[first + k, i]
             norm += value * value
-        bounds[b] = min(bounds[b], np.sqrt(norm))
+        for k in range(last - first):
+            total += multipliers[k]
+        few = (last - first + r + 16) * UNIT
+        bounds[b] = min(bounds[b], np.sqrt(norm) + few * (np.sqrt(size) + total))

@@ -11,10 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
+from bidual._rounding import gamma, spectral_norm
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements.layered import LayeredPatterns
-from bidual.certificates.dual import DualBound, lower_bound
-from bidual.certificates.patterns import MANY, ConeBounds
+from bidual.certificates.patterns import ConeBounds
+from bidual.certificates.proof import Proof
 from bidual.problem import ParallelProblem
 
 #: Directions of two outputs on a half circle.
@@ -30,22 +31,27 @@ class LayeredBounds(ConeBounds):
     def __init__(self, problem: ParallelProblem, patterns: LayeredPatterns) -> None:
         super().__init__(problem, patterns)  # type: ignore[arg-type]
 
-    def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:
-        """See :meth:`ConeBounds.lower_bound`."""
-        C = self.problem.n_outputs
-        if self.patterns.complete and C > 1:
-            worst = self._spectral(V) if C > 2 else min(self._spectral(V), self._fan(V))
-            return lower_bound(self.problem, V, worst, self._upper(worst, V))
-        self.start(V, known)
-        if len(self.patterns) > MANY:
-            self.tighten(self.problem.beta)
-        value = self.maximum()
-        return lower_bound(self.problem, V, value, self._upper(value, V))
+    def proof(self) -> Proof | None:
+        """See :meth:`ConeBounds.proof`."""
+        from bidual.certificates.oracle.layers import LayerProof
+
+        return LayerProof(self.patterns)
+
+    def limit(self, V: FloatArray) -> float:
+        """The upper bound on the constraint at ``V`` over all cells, with slack."""
+        return self.lower_bound(V).limit
+
+    def joint(self, V: FloatArray) -> tuple[float, float]:
+        """See :meth:`ConeBounds.joint`; the better of two bounds for two outputs."""
+        worst = self._spectral(V)
+        if self.problem.n_outputs == 2:
+            worst = min(worst, self._fan(V))
+        return worst, self._upper(worst, V)
 
     def _spectral(self, V: FloatArray) -> float:
         """Several outputs: spectral norms, cones ignored."""
         gradients = self._pattern_gradients(V)
-        return float(np.linalg.norm(gradients, 2, axis=(0, 2)).max(initial=0.0)) if gradients.size else 0.0
+        return spectral_norm(gradients.swapaxes(0, 1))
 
     def _fan(self, V: FloatArray) -> float:
         r"""Two outputs: a head is within :math:`\pi / 2k` of one of k directions and their opposites."""
@@ -68,7 +74,7 @@ class LayeredBounds(ConeBounds):
         if problem.reduced is not problem.M:
             lost = np.linalg.norm(problem.M - problem.reduced @ problem.basis.T, axis=1)
         size = self._rows.shape[1] * tree.leaves
-        relative = 2 * (size + 1) * self.patterns.tol + 8 * (size + 4) * np.finfo(float).eps
+        relative = 2 * (size + 1) * self.patterns.tol + gamma(16 * (size + 4) + 4 * len(V))
         hidden = np.linalg.norm(V, axis=1) @ (lost + relative * problem.row_norms)
         return value + float(np.sqrt(tree.leaves) * hidden)
 

@@ -12,17 +12,18 @@ for example, the neuron of its Theorem 6.2.)
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import clarabel
 import numpy as np
 import scipy.sparse as sp
 
+from bidual._memory import require_memory
 from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
-from bidual.certificates.dual import DualBound
 from bidual.certificates.patterns import ConeBounds
+from bidual.certificates.proof import Proof
+from bidual.exact_rank import exact_rank
 from bidual.problem import NormalisedProblem, Problem
 
 #: Singular values this small, relative to the inputs of the ReLU, are zero.
@@ -59,6 +60,11 @@ class WhiteBlocks:
         )
         self.k = float(problem.M[0, -1])
         rows, root = self.plain.reduced, np.sqrt(problem.w)[:, None]
+        require_memory(
+            40.0 * len(patterns) * rows.size,  # five arrays of this size at a time
+            f"batch normalisation after the ReLU on {len(patterns):,} activation patterns of {len(rows):,} rows",
+            "Use a smaller n_patterns, method='adaptive', or fewer rows or columns",
+        )
         T = patterns.active[:, :, None] * rows
         T = root * (T - np.einsum("n,pnk->pk", problem.w, T)[:, None, :]) / self.k
         Q, sigma, Vt = np.linalg.svd(T, full_matrices=False)
@@ -67,6 +73,19 @@ class WhiteBlocks:
         self.E = Vt.swapaxes(1, 2) / np.where(live, sigma, 1.0)[:, None, :]
         self.charged = np.column_stack([live, np.ones(len(live), dtype=bool)])
         self.smallest = np.where(live, sigma, np.inf).min(axis=1)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether no direction of any pattern is hidden by rounding: normalised, it would be like any other."""
+        X, r = self.problem.relu_inputs, self.charged[:, :-1].sum(axis=1)
+        for active, rank in zip(self.patterns.active, r, strict=True):
+            if rank == min(active.sum() - active.all(), X.shape[1]):
+                continue
+            # active rows can be made constant only if there are no others
+            rows = np.column_stack([X, np.ones(len(X))]) if active.all() else X[active]
+            if exact_rank(rows) - active.all() != rank:
+                return False
+        return True
 
     def normals(self, pattern: IntArray, row: IntArray) -> FloatArray:
         """Inward unit normals of the cones in the coordinates (s, t), for pairs of a pattern and a row."""
@@ -99,10 +118,13 @@ class NormalisedBounds(ConeBounds):
         super().tighten(threshold, sweeps)
         self._proven = np.minimum(self._proven, self.values)
 
-    def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:
-        """See :meth:`ConeBounds.lower_bound`."""
-        bound = super().lower_bound(V, known)
-        return replace(bound, proven=bool(self._proven.max(initial=0.0) <= bound.oracle_bound))
+    def proof(self) -> Proof | None:
+        """See :meth:`ConeBounds.proof`: only if the multipliers are beyond doubt."""
+        if self._proven.max(initial=0.0) > self._limit or not self.blocks.complete:
+            return None
+        from bidual.certificates.stored import NormalisedProof, SampledProof
+
+        return (NormalisedProof if self.patterns.complete else SampledProof)(self.patterns)
 
     def _pattern_gradients(self, V: FloatArray) -> FloatArray:
         blocks = self.blocks
@@ -117,7 +139,8 @@ class NormalisedBounds(ConeBounds):
         rms = float(np.sqrt(w @ (blocks.plain.row_norms**2)))
         relative = (r + 1) * self.patterns.tol + 4 * (r + 4) * np.finfo(float).eps
         hidden = size * (relative * rms / blocks.smallest + 16 * (r + 4) * np.finfo(float).eps * blocks.k)
-        return float((self.values + hidden).max(initial=value))
+        self._limit = float((self.values + hidden).max(initial=value))
+        return self._limit
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray, FloatArray]:

@@ -6,7 +6,8 @@ the unit ball is bounded, for every :math:`\lambda \ge 0`, by
 .. math:: \| c + M^T (2 D_i - I) \lambda \|,
 
 and equals it for the best :math:`\lambda` (003 Lemma 4). A bound is always evaluated from explicit
-multipliers, never taken from a solver.
+multipliers, never taken from a solver; with m unit normals in r dimensions as multiplied, it is off by
+:math:`\gamma_{m + r + 8} (\|c\| + \sum_k \lambda_k)`, large where cones are so narrow that the multipliers are.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bidual._cores import over_pieces
+from bidual._rounding import gamma, spectral_norm, stretch
 from bidual._typing import FloatArray, IntArray
+from bidual._watch import checkpoint, current
 from bidual.arrangements import Patterns
-from bidual.certificates.dual import DualBound, lower_bound
+from bidual.certificates.dual import Bound, lower_bound
+from bidual.certificates.proof import Proof
 from bidual.problem import Problem
 
 #: Beyond this many patterns a compiled loop pays for loading it.
@@ -72,6 +76,7 @@ class ConeBounds:
             block = np.unravel_index(int(np.argmax(self.values)), self.values.shape)
             if self._exact[block] or self.values[block] <= attained:
                 break
+            checkpoint()
             attained = max(attained, self._solve(block))
         return attained
 
@@ -83,26 +88,58 @@ class ConeBounds:
         indptr, normals = self._normals
         bounds, gradients = self.values[sign, c, pattern], self._gradients[sign, c, pattern]
 
+        watch = current()
+
         def work(start: int, stop: int) -> None:
+            watch.check()
             tighten_cones(gradients, pattern, indptr, normals, threshold, sweeps, bounds, start, stop)
 
         over_pieces(work, len(bounds), _PIECE)
         self.values[sign, c, pattern] = bounds
 
-    def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> DualBound:
-        """Lower bound from ``V``: over all networks if the patterns are complete, else over networks on the patterns.
+    def lower_bound(self, V: FloatArray, known: FloatArray | None = None) -> Bound:
+        """Lower bound from ``V``: over all networks if the patterns are complete, else over those that are solved for.
 
-        For several outputs the bound over complete patterns is the (weaker) spectral one, because neurons may feed all
-        outputs at once; over sampled patterns it is that of the program solved, where a neuron feeds one output.
+        With several outputs these are networks on the patterns each of whose neurons feeds one output (scope
+        "separate"); over complete patterns the bound is then the (weaker) spectral one, because neurons may feed all
+        outputs at once.
         """
-        problem, patterns = self.problem, self.patterns
+        if self._separate or self.problem.n_outputs == 1:
+            return self.own(V, known)
+        return lower_bound(self.problem, V, *self.joint(V), self.proof())
+
+    @property
+    def _separate(self) -> bool:
+        """Whether the program of the patterns, in which a neuron feeds one output, is what is claimed to be solved."""
+        return not self.patterns.complete
+
+    def own(self, V: FloatArray, known: FloatArray | None = None) -> Bound:
+        """Lower bound on the program of these patterns, in which a neuron feeds one output: what solving it goes by."""
         self.start(V, known)
-        if len(patterns) > MANY:
-            self.tighten(problem.beta)
-        if patterns.complete and problem.n_outputs > 1:
-            return lower_bound(problem, V, *spectral_bound(problem, patterns, V))
-        value = self.maximum()
-        return lower_bound(problem, V, value, self._upper(value, V))
+        if len(self.patterns) > MANY:
+            self.tighten(self.problem.beta)
+        return self._bound(V, self.maximum())
+
+    def proven(self, own: Bound) -> Bound:
+        """A bound on the program of these patterns as one on all networks of the scope."""
+        return own if own.proven else self.lower_bound(own.V)
+
+    def _bound(self, V: FloatArray, value: float) -> Bound:
+        limit = self._upper(value, V)
+        claimed = self._separate or self.problem.n_outputs == 1
+        return lower_bound(self.problem, V, value, limit, self.proof() if claimed else None)
+
+    def proof(self) -> Proof | None:
+        """Why values are bounds; None where the last ones are not beyond doubt."""
+        from bidual.certificates.stored import PatternProof, SampledProof, SpectralProof
+
+        if not self.patterns.complete:
+            return SampledProof(self.patterns)
+        return (PatternProof if self.problem.n_outputs == 1 else SpectralProof)(self.patterns)
+
+    def joint(self, V: FloatArray) -> tuple[float, float]:
+        r"""Several outputs: value and upper bound of :math:`\max_i \|V^T A D_i M\|_2`, cones ignored."""
+        return spectral_bound(self.problem, self.patterns, V)
 
     def _pattern_gradients(self, V: FloatArray) -> FloatArray:
         """Gradients of the constraint on each pattern, ``(C, P, r)``."""
@@ -145,7 +182,7 @@ def pattern_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[
     return value, value + slack(problem, patterns, V)
 
 
-def certify_patterns(problem: Problem, patterns: Patterns, V: FloatArray) -> DualBound:
+def certify_patterns(problem: Problem, patterns: Patterns, V: FloatArray) -> Bound:
     """Lower bound from the dual point ``V`` over ``patterns``; see :meth:`ConeBounds.lower_bound`."""
     return ConeBounds(problem, patterns).lower_bound(V)
 
@@ -153,8 +190,14 @@ def certify_patterns(problem: Problem, patterns: Patterns, V: FloatArray) -> Dua
 def spectral_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:
     r"""Upper bound of :math:`\max \|V^T A (Mu)_+\|` by spectral norms of :math:`V^T A D_i M`, ignoring the cones."""
     gradients = _gradients(problem, patterns, V)
-    worst = float(np.linalg.norm(gradients, 2, axis=(0, 2)).max(initial=0.0))
+    worst = spectral_norm(gradients.swapaxes(0, 1))
     return worst, worst + slack(problem, patterns, V)
+
+
+def gate_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> float:
+    r"""Upper bound of :math:`\max_i \|M^T D_i A^T V\|_F`, the constraint of a gated network."""
+    norms = np.sqrt((_gradients(problem, patterns, V) ** 2).sum(axis=(0, 2)))
+    return float(norms.max(initial=0.0)) + slack(problem, patterns, V)
 
 
 def _gradients(problem: Problem, patterns: Patterns, V: FloatArray) -> FloatArray:
@@ -177,17 +220,33 @@ def _cone_maximum(c: FloatArray, normals: FloatArray) -> float:
     try:
         multipliers, _ = nnls(normals.T, -c / scale)
     except RuntimeError:  # no convergence: the bound without multipliers still holds
-        return scale
-    return scale * float(np.linalg.norm(c / scale + normals.T @ multipliers))
+        multipliers = np.zeros(len(normals))
+    return cone_value(c, normals, scale * multipliers)
+
+
+def cone_value(c: FloatArray, normals: FloatArray, multipliers: FloatArray) -> float:
+    r""":math:`\|c + \sum_k \lambda_k n_k\|`, not rounded down; or, if that is less, :math:`\|c\|`."""
+    m, r = normals.shape
+    size, few = float(np.linalg.norm(c)), gamma(m + r + 8)
+    value = float(np.linalg.norm(c + normals.T @ multipliers)) + few * float(multipliers.sum())
+    return min(size, value) + few * size
 
 
 def slack(problem: Problem, patterns: Patterns, V: FloatArray) -> float:
-    """What rounding, the reduction to the row space and merged hyperplanes may hide from a bound."""
-    lost = np.zeros(len(problem.M))
-    if problem.reduced is not problem.M:
+    r"""What rounding, the reduction to the row space and merged hyperplanes may hide from a bound.
+
+    As for :meth:`bidual.certificates.oracle.base.DualConstraint.at`, for the coordinates of ``problem.basis``; the
+    gradients sum up N rows, and their norms r squares. Rows within the angle ``tol`` of each other are one to the
+    enumeration, at each of its levels. (That it misses no cell but for such rows, and for directions at which a few
+    rows vanish up to rounding, rests on the enumeration; cones pay for the latter in :func:`cone_value`.)
+    """
+    p, rank = problem.basis.shape
+    reduced = problem.reduced is not problem.M
+    lost, more = np.zeros(len(problem.M)), 0.0
+    if reduced:
         lost = np.linalg.norm(problem.M - problem.reduced @ problem.basis.T, axis=1)
-    weight = np.linalg.norm(problem.spread(V), axis=1)
-    rank = problem.reduced.shape[1]
-    eps = np.finfo(float).eps
-    relative = (rank + 1) * patterns.tol + 4 * (rank + 4) * eps
-    return float(weight @ (lost + relative * problem.row_norms))
+        more = gamma((rank + 2) * (3 + np.sqrt(rank))) + stretch(problem.basis) - 1.0
+    weight = np.linalg.norm(problem.spread(np.abs(V)), axis=1)
+    relative = (rank + 1) * patterns.tol + more + gamma(len(V) + 2 * len(problem.M) + 2 * p + rank + 16)
+    hidden = float(weight @ (lost + relative * problem.row_norms))
+    return hidden * (1.0 + gamma(len(problem.M) + p + 4)) + problem.vanished(V)

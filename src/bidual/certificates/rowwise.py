@@ -14,8 +14,8 @@ from scipy.optimize import nnls
 
 from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns
-from bidual.certificates.dual import DualBound, lower_bound
-from bidual.certificates.patterns import ConeBounds
+from bidual.certificates.dual import Bound
+from bidual.certificates.patterns import ConeBounds, cone_value
 from bidual.problem import Problem
 
 #: A margin below minus this, relative to the row and the maximiser, is a violation.
@@ -45,8 +45,8 @@ class RowwiseBounds(ConeBounds):
         super().start(V, known)
         self.directions = {}
 
-    def bound(self, V: FloatArray, stop: Callable[[], bool]) -> DualBound:
-        """The lower bound from ``V`` over networks on the patterns.
+    def bound(self, V: FloatArray, stop: Callable[[], bool]) -> Bound:
+        """The lower bound from ``V`` on the program of the patterns, in which a neuron feeds one output.
 
         All values above beta become exact, unless ``stop`` says True: then they are bounds.
         """
@@ -55,8 +55,7 @@ class RowwiseBounds(ConeBounds):
             if stop():
                 break
             self._project(block, self.problem.beta)
-        value = float(self.values.max(initial=0.0))
-        return lower_bound(self.problem, V, value, self._upper(value, V))
+        return self._bound(V, float(self.values.max(initial=0.0)))
 
     def _solve(self, block: tuple[np.intp, ...]) -> float:
         if not self._exact[block]:
@@ -86,7 +85,7 @@ class RowwiseBounds(ConeBounds):
             if not norm < least:  # rounding is all that is left
                 break
             least = norm
-            self.values[block] = min(self.values[block], scale * norm)
+            self.values[block] = min(self.values[block], cone_value(c, normals, scale * multipliers))
             if self.values[block] <= enough or norm <= TOL:
                 break
             margins = signs * (self._units @ u)

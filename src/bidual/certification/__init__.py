@@ -9,28 +9,27 @@ by column generation (:mod:`bidual.solvers.adaptive`) and proves a bound on its 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_array
 
+from bidual._checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
 from bidual._typing import Array
-from bidual.architectures import ARCHITECTURES, Architecture
+from bidual._watch import watching
+from bidual.architectures import Architecture
 from bidual.certificates import Certificate
 from bidual.certification.case import Case, pose
+from bidual.certification.verification import refusal
 from bidual.losses import Loss
-from bidual.networks import GatedNetwork, Network, as_network
+from bidual.networks import GatedNetwork, Network
 from bidual.problem import Neurons
 from bidual.solvers import Options, gates_of
-from bidual.targets import encode_known
-from bidual.training import Trained, TrainingSet
-from bidual.units import Units
+from bidual.training import Trained
 
-__all__ = ["METHODS", "Improved", "certify", "polish", "verify"]
+__all__ = ["METHODS", "Improved", "certify", "polish", "refusal", "verify"]
 
-#: Ways to bound the dual constraint (:mod:`bidual.certificates.oracle`), and local search, which proves nothing.
+#: Ways to bound the dual constraint (:mod:`bidual.certificates.oracle`); "local" leaves it at norms.
 METHODS = ("auto", "patterns", "cones", "compact", "signs", "local")
 
 
@@ -83,8 +82,8 @@ def certify(
         Whether the competing networks have hidden biases and a free output intercept; None: if this one has.
     sample_weight : array or None
     method : {"auto", "patterns", "cones", "compact", "signs", "local"}
-        How the dual constraint is bounded (:mod:`bidual.certificates.oracle`); "local" is the best guess of local
-        search, without proof.
+        How the dual constraint is bounded (:mod:`bidual.certificates.oracle`); "local" leaves it at the best guess of
+        local search, beside a proof by norms.
     tol : float
         Stop when this relative gap is proven.
     time_limit : float or None
@@ -105,33 +104,35 @@ def certify(
     >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array([1.0, 1.0, 2.0])
     >>> by_hand = ([[1.0], [-1.0]], [[1.0], [1.0]])  # |x|
     >>> certificate = certify(by_hand, X, y, beta=0.01)
-    >>> certificate.rigorous, bool(certificate.gap < 0.05)
-    (True, True)
+    >>> bool(certificate.gap < 0.05), certificate.scope
+    (True, 'global')
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: use one of {', '.join(map(repr, METHODS))}")
-    began = time.perf_counter()
-    deadline = np.inf if time_limit is None else began + float(time_limit)
-    case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
-    if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
-        return certify_gated(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
-    if getattr(case.network, "free_bias", False):
-        return certify_free(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
-    from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
+    check_number("tol", tol)
+    check_time_limit(time_limit)
+    check_flag("improve", improve)
+    check_seed(random_state)
+    check_verbose(verbose)
+    with watching(None if time_limit is None else float(time_limit)) as watch:
+        began = time.perf_counter()
+        case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
+        if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
+            return certify_gated(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
+        if getattr(case.network, "free_bias", False):
+            return certify_free(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
+        from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
 
-    search = Search(case, tol, deadline, method, random_state, verbose, began)
-    with suppress(KeyboardInterrupt):  # what is known by then
+        search = Search(case, tol, watch.deadline, method, random_state, verbose, began)
         search.improve()
-        if method != "local":
-            search.prove()
-    if search.better is None:
-        raise KeyboardInterrupt
-    if not improve:
-        return search.certificate(case.network)
-    found = case.units.restore(search.better).neurons
-    assert isinstance(found, Neurons)
-    network = min(case.network, case.data.lift.recover(found), key=case.objective)
-    return Improved(network, search.certificate(network))
+        search.prove()
+        if not improve:
+            return search.certificate(case.network)
+        assert search.better is not None
+        found = case.units.restore(search.better).neurons
+        assert isinstance(found, Neurons)
+        network = min(case.network, case.data.lift.recover(found), key=case.objective)
+        return Improved(network, search.certificate(network))
 
 
 def polish(model: Any, X: Array, y: Array, **options: Any) -> Improved:
@@ -162,37 +163,10 @@ def _beside(case: Case, trained: Trained, improve: bool) -> Certificate | Improv
     objective = case.objective(case.network)
     if improve and trained.certificate.objective < objective:
         return Improved(trained.network, trained.certificate)
-    certificate = replace(
-        trained.certificate, objective=objective, lower_bound=min(trained.certificate.lower_bound, objective)
-    )
+    certificate = replace(trained.certificate, objective=objective)
     return Improved(case.network, certificate) if improve else certificate
 
 
 def verify(certificate: Certificate, X: Array, y: Array, sample_weight: Array | None, model: Any = None) -> bool:
     """Whether the certificate's numbers follow from its evidence and these data."""
-    evidence = certificate.evidence
-    if evidence is None:
-        why = "its proof was not kept" if certificate.rigorous else "it rests on a search, which proves nothing"
-        raise ValueError(f"this certificate cannot be verified: {why}")
-    network = None if model is None else as_network(model)
-    architecture = ARCHITECTURES[evidence.architecture](**evidence.options)
-    X = check_array(X, dtype=np.float64, allow_nd=architecture.tensors)
-    stacked = architecture.stack(X.shape, y)
-    Y = encode_known(evidence.loss, y if stacked is None else stacked, evidence.classes, evidence.V.shape[1])
-    data = TrainingSet.pose(
-        X,
-        Y,
-        sample_weight,
-        loss=evidence.loss,
-        beta=certificate.beta,
-        architecture=architecture,
-        bias=evidence.bias,
-        fit_intercept=evidence.fit_intercept,
-    )
-    units = Units.of(data.problem)
-    bound = evidence.lower_bound(units.normalise(data.problem)) * float(units.outputs**units.power)
-    holds = bound >= certificate.lower_bound - 1e-9 * abs(certificate.lower_bound)
-    if network is not None:
-        objective = data.problem.loss_value(network.forward(data.X)) + certificate.beta * network.penalty()
-        holds &= bool(np.isclose(objective, certificate.objective, rtol=1e-9, atol=0.0))
-    return bool(holds)
+    return refusal(certificate, X, y, sample_weight, model) is None

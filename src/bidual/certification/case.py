@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
+from bidual._checks import as_numbers, check_flag, check_number
+from bidual._data import check_array, check_labels
 from bidual._typing import Array
-from bidual.architectures import ARCHITECTURES, Architecture, TwoLayer, get_architecture
+from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, load
 from bidual.networks import Network, as_network
@@ -51,8 +53,7 @@ class Case:
 
     def objective(self, network: Network) -> float:
         """From scratch, on the rows as they are."""
-        problem = self.data.problem
-        return problem.loss_value(network.forward(self.data.X)) + problem.beta * network.penalty()
+        return self.data.objective(network)
 
     def rescaled_objective(self) -> float:
         """After balancing the layers and merging parallel neurons: nothing but bookkeeping."""
@@ -85,16 +86,20 @@ def pose(
         fit_intercept = training.fit_intercept if fit_intercept is None else fit_intercept
         classes = model.target.classes
         if classes is None:
-            y = (np.asarray(y, dtype=np.float64) - model.target.centre) / model.target.scale
+            y = (as_numbers("y", y) - model.target.centre) / model.target.scale
     if beta is None:
         beta = getattr(model, "beta", None)
-    if beta is None or not 0 < float(beta) < np.inf:
-        raise ValueError(f"beta must be a positive number, the weight decay the network is judged by; got {beta!r}")
+    if beta is None:
+        raise ValueError("beta must be a positive number, the weight decay the network is judged by; got None")
+    check_number("beta", beta, above=0.0)
+    for name, value in (("bias", bias), ("fit_intercept", fit_intercept)):
+        if value is not None:
+            check_flag(name, value)
     if loss is None:
         loss = getattr(model, "loss_", None)
         loss = loss if isinstance(loss, Loss) else "logistic" if classes is not None else "squared"
     if architecture is None:
-        architecture = ARCHITECTURES.get(network.kind, TwoLayer).of(network)
+        architecture = Architecture.registry.get(network.kind, TwoLayer).of(network)
     kind = get_architecture(architecture)
     X = network.check_inputs(check_array(X, dtype=np.float64, allow_nd=kind.tensors))
     check_consistent_length(X, y, sample_weight)
@@ -126,11 +131,12 @@ def _acting_loss(loss: Loss, y: Array, classes: Any, n_outputs: int) -> tuple[Lo
     """The loss as it acts on so many outputs, and the labels in the order of their codes (None: numbers)."""
     if not loss.classification and classes is None:
         return loss, None
+    check_labels(y)
     labels = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
     integers = np.issubdtype(labels.dtype, np.integer)
     if classes is None and integers and n_outputs > 1 and labels.min() >= 0 and labels.max() < n_outputs:
         labels = np.arange(n_outputs)  # rows of one class may be missing
     if len(labels) < 2:
-        raise ValueError(f"y holds one class only ({labels[0]!r}): nothing to classify")
+        raise ValueError(f"y holds one class only ({labels.tolist()}): nothing to classify")
     swap: dict[type[Loss], Loss] = {Logistic: Softmax()} if n_outputs > 1 else {Softmax: Logistic()}
     return swap.get(type(loss), loss), tuple(labels.tolist())

@@ -11,10 +11,20 @@ from inspect import getdoc
 from typing import Any
 
 import bidual
-from bidual.cli import certifying, reproducing, serving, training, using  # noqa: F401 - they register their commands
-from bidual.cli.commands import COMMANDS
+from bidual.cli import (  # noqa: F401 - they register their commands
+    certifying,
+    reproducing,
+    serving,
+    training,
+    using,
+    verifying,
+)
+from bidual.cli.commands import COMMANDS, INTERRUPTED
 
 __all__ = ["main", "make_parser"]
+
+#: Commands that write their files at the end.
+_AT_THE_END = ("fit", "cv", "path", "certify")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print("bidual: interrupted", file=sys.stderr)
-        return 130
+        print(f"bidual: interrupted{': nothing was written' if args.command in _AT_THE_END else ''}", file=sys.stderr)
+        return INTERRUPTED
     except (ValueError, OSError, MemoryError, RuntimeError, TypeError, ImportError) as error:
         if args.verbose > 1:
             raise
@@ -54,7 +64,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog="bidual",
         description=bidual.__doc__,
         epilog="bidual COMMAND --help explains a command, with examples.\n\n"
-        "exit codes: 0 done, 1 error, 2 wrong command line, 3 gap not reached (with --strict), 130 interrupted",
+        "exit codes: 0 done, 1 error, 2 wrong command line (verify: bad input), 3 gap not reached (with --strict) or "
+        "certificate refused, 130 interrupted",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"bidual {bidual.__version__}")

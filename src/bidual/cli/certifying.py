@@ -13,9 +13,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
 from bidual._typing import Array
+from bidual._watch import watching
 from bidual.certification import METHODS, Improved
 from bidual.certification import certify as certify_model
 from bidual.cli.commands import (
+    INTERRUPTED,
     JSON,
     NOT_REACHED,
     QUIET,
@@ -26,6 +28,7 @@ from bidual.cli.commands import (
     command,
     loss_argument,
     print_json,
+    say,
 )
 from bidual.cli.tables import Table, read_table
 from bidual.models import Model, load
@@ -74,7 +77,8 @@ def certify(args: argparse.Namespace) -> int | None:
     if hasattr(model, "steps"):  # a scikit-learn pipeline: what stands before the network prepares the data
         X, model = model[:-1].transform(X), model[-1]
     options = {key: getattr(args, key) for key in ("beta", "loss", "method", "tol", "time_limit", "random_state")}
-    with contextlib.redirect_stdout(sys.stderr):  # progress must not mix with the report
+    # progress must not mix with the report
+    with watching() as watch, contextlib.redirect_stdout(sys.stderr):
         result = certify_model(
             model, X, y, sample_weight=weights, verbose=args.verbose, improve=args.improve is not None, **options
         )
@@ -91,6 +95,10 @@ def certify(args: argparse.Namespace) -> int | None:
         for what, path in (("certificate", args.out), ("better network", args.improve)):
             if path is not None:
                 print(f"{what} written to {path}")
+    if watch.interrupted:
+        written = " and ".join(str(path) for path in (args.out, args.improve) if path is not None)
+        say(f"interrupted: what was known by then was {f'written to {written}' if written else 'printed'}")
+        return INTERRUPTED
     return NOT_REACHED if args.strict and not certificate.gap <= args.tol else None
 
 

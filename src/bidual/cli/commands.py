@@ -21,6 +21,8 @@ from bidual.models import Model
 
 #: Exit code of ``--strict`` when the gap asked for was not reached.
 NOT_REACHED = 3
+#: Exit code after Ctrl-C.
+INTERRUPTED = 130
 
 #: A function that runs a subcommand; what it returns is the exit code, None is success.
 Runner: TypeAlias = Callable[[argparse.Namespace], int | None]
@@ -58,7 +60,19 @@ def argument(*flags: str, **options: Any) -> Argument:
 JSON = argument("--json", action="store_true", help="print one JSON object to stdout, and nothing else there")
 QUIET = argument("--quiet", action="store_true", help="print no report")
 VERBOSE = argument("-v", "--verbose", action="count", default=0, help="progress; twice: Python traceback of an error")
-STRICT = argument("--strict", action="store_true", help=f"exit with code {NOT_REACHED} if the gap is above --tol")
+STRICT = argument(
+    "--strict", action="store_true", help=f"exit with code {NOT_REACHED} if the gap of --tol is not reached"
+)
+
+
+def prove_argument(text: str) -> float | str | bool:
+    """``auto``, ``no`` or seconds."""
+    if text in ("auto", "no"):
+        return text if text == "auto" else False
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not auto, no or a number of seconds") from error
 
 
 def loss_argument(text: str) -> Loss:

@@ -13,7 +13,7 @@ import numpy as np
 from bidual._typing import Array, FloatArray
 from bidual.activations import ACTIVATIONS
 from bidual.certificates import Certificate
-from bidual.cli.commands import Argument, architecture_argument, argument, loss_argument, say
+from bidual.cli.commands import Argument, architecture_argument, argument, loss_argument, prove_argument, say
 from bidual.cli.tables import Table, read_table
 from bidual.models import Label, Model, Target, Training
 from bidual.networks import Network, normalise_weights
@@ -44,7 +44,8 @@ TRAINING: tuple[Argument, ...] = (
     argument("--method", choices=METHODS, help="how to train"),
     argument("--no-bias", action="store_false", dest="bias", help="no hidden biases"),
     argument("--no-intercept", action="store_false", dest="fit_intercept", help="no output bias"),
-    argument("--tol", type=float, help="relative gap to reach"),
+    argument("--tol", type=float, help="relative likely gap to reach"),
+    argument("--prove", type=prove_argument, metavar="SECONDS", help="for a proof after training, or auto, or no"),
     argument("--max-iter", type=int, metavar="N", help="iterations of the solver"),
     argument("--time-limit", type=float, metavar="SECONDS", help="return the best network after this time"),
     argument("--seed", type=int, dest="random_state", help="seed of all random choices"),
@@ -113,7 +114,8 @@ class Data:
     def model(self, network: Network, certificate: Certificate, training: Training) -> Model:
         """A trained network with what it takes to use it on raw tables."""
         centre, scale = self.scaling or (None, None)
-        return Model(network, self.features, self.target, training, certificate, centre, scale, self.shape)
+        labelled = certificate.labelled(None if self.target.classes is None else np.array(self.target.classes))
+        return Model(network, self.features, self.target, training, labelled, centre, scale, self.shape)
 
 
 def options(args: argparse.Namespace, *arguments: Argument, **more: Any) -> dict[str, Any]:

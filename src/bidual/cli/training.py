@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 import bidual
+from bidual import _watch
 from bidual._files import write_atomically
 from bidual.architectures import get_architecture
 from bidual.cli.commands import (
+    INTERRUPTED,
     JSON,
     NOT_REACHED,
     QUIET,
@@ -25,6 +27,7 @@ from bidual.cli.commands import (
     command,
     describe,
     print_json,
+    say,
     score_of,
 )
 from bidual.cli.data import DATA, GATES, TRAINING, Data, options
@@ -154,6 +157,8 @@ def path(args: argparse.Namespace) -> int | None:
         "objective": found.objectives.tolist(),
         "lower_bound": found.lower_bounds.tolist(),
         "gap": found.gaps.tolist(),
+        "likely_bound": found.likely_bounds.tolist(),
+        "likely_gap": found.likely_gaps.tolist(),
         "train_score": [score_of(m, data.X, data.y, data.weights)["value"] for m in models],
     }
     if args.test is not None:
@@ -174,8 +179,12 @@ def path(args: argparse.Namespace) -> int | None:
             betas=len(found),
             converged=int(found.converged.sum()),
             largest_gap=float(found.gaps.max()),
+            largest_likely_gap=float(found.likely_gaps.max()),
             path=str(args.out),
         )
+    if found.interrupted:
+        say(f"interrupted: the {len(found)} betas that were finished were written to {args.out or 'stdout'}")
+        return INTERRUPTED
     return NOT_REACHED if args.strict and not found.converged.all() else None
 
 
@@ -217,10 +226,11 @@ def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -
             history=estimator.history_,
             tol=estimator.tol,
         )
-    converged = bool(estimator.gap_ <= estimator.tol)
+    converged = bool(estimator.likely_gap_ <= estimator.tol)
+    interrupted = estimator.status_ == _watch.INTERRUPTED
     if args.json:
         print_json(
-            status="converged" if converged else "not converged",
+            status="interrupted" if interrupted else "converged" if converged else "not converged",
             converged=converged,
             task=data.task,
             certificate=certificate.without_evidence().to_dict(),
@@ -235,6 +245,12 @@ def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -
         print(f"model written to {path}")
         if args.report is not None:
             print(f"report written to {args.report}")
+    if interrupted:
+        say(
+            f"interrupted: the best network so far was written to {path} (likely gap {certificate.likely_gap:.2g}, "
+            f"proven gap {certificate.gap:.2g})"
+        )
+        return INTERRUPTED
     return NOT_REACHED if args.strict and not converged else None
 
 

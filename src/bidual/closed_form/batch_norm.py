@@ -25,7 +25,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bidual._typing import FloatArray
-from bidual.certificates import DualBound, lower_bound
+from bidual.certificates import Bound, lower_bound
+from bidual.certificates.proof import FormulaProof
 from bidual.losses import ExactFit, Squared
 from bidual.problem import Neurons, NormalisedProblem, Problem
 
@@ -44,7 +45,7 @@ class ClosedForm:
     """Optimal neurons with the dual point that proves it."""
 
     neurons: Neurons
-    bound: DualBound
+    bound: Bound
     theorem: str
 
 
@@ -88,10 +89,11 @@ def white_features(problem: Problem) -> ClosedForm:
     V = w[:, None] * ((parts * dual[:, None]).T @ heads)
     V = problem.loss.dual_point(V, Y, w, centred=problem.fit_intercept)
     largest = max(float(np.sqrt((np.maximum(s * V, 0.0) ** 2 / w[:, None]).sum(axis=0).max())) for s in (1, -1))
+    theorem = "000 Theorem 2.1" if problem.n_outputs == 1 else "000 Theorem 2.4"
     return ClosedForm(
         neurons=Neurons(U if M is problem.M else U @ problem.basis.T, heads * (size / k)[:, None], b).take(size > 0),
-        bound=_bound(problem, V, k * largest, excess),
-        theorem="000 Theorem 2.1" if problem.n_outputs == 1 else "000 Theorem 2.4",
+        bound=_bound(problem, V, k * largest, excess, theorem),
+        theorem=theorem,
     )
 
 
@@ -120,7 +122,7 @@ def one_neuron(problem: NormalisedProblem) -> ClosedForm:
     V = problem.loss.dual_point((w * y * dual)[:, None], problem.Y, w, centred=problem.fit_intercept)
     return ClosedForm(
         neurons=Neurons(u[None], (sign * size / k)[:, None], b).take(size > 0),
-        bound=_bound(problem, V, k * float(np.sqrt((V**2 / w[:, None]).sum())), 0.0),
+        bound=_bound(problem, V, k * float(np.sqrt((V**2 / w[:, None]).sum())), 0.0, "000 Theorem 6.2"),
         theorem="000 Theorem 6.2",
     )
 
@@ -165,7 +167,7 @@ def _best_shift(y: FloatArray, w: FloatArray, tau: float) -> float:
     return float(brentq(slope, low, high, xtol=4 * np.finfo(float).eps * max(abs(low), abs(high), high - low)))
 
 
-def _bound(problem: Problem, V: FloatArray, value: float, excess: float) -> DualBound:
+def _bound(problem: Problem, V: FloatArray, value: float, excess: float, theorem: str) -> Bound:
     """The lower bound from V, whose constraint has this value up to the ``excess`` of the Gram matrix and rounding."""
     rounding = 8 * len(V) * np.finfo(float).eps
-    return lower_bound(problem, V, value, value * np.sqrt(1 + excess) * (1 + rounding))
+    return lower_bound(problem, V, value, value * np.sqrt(1 + excess) * (1 + rounding), FormulaProof(theorem))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
 from bidual.certificates import Certificate
+from bidual.certificates.evidence import Evidence
 
 
 def certificate_of(
@@ -18,7 +17,8 @@ def certificate_of(
     method: str,
     began: float,
     scope: str = "global",
-    oracle: tuple[float, float] = (np.nan, np.nan),
+    oracle: tuple[float, float] | None = None,
+    evidence: Evidence | None = None,
 ) -> Certificate:
     """The certificate of a network with this ``objective`` and the ``proven`` lower bound.
 
@@ -29,28 +29,20 @@ def certificate_of(
         As in :class:`Certificate`.
     began : float
         When training began, of ``time.perf_counter``.
-    oracle : tuple of two floats
-        Largest value of the dual constraint and its bound; NaN where the proof needs no dual point.
-
-    Raises
-    ------
-    RuntimeError
-        If the bound is above the objective by more than rounding.
+    oracle : tuple of two floats or None
+        Largest value of the dual constraint and its bound; None where the proof needs no dual point.
+    evidence : Evidence or None
+        What proves the bound to others, if that can be written down.
     """
-    if proven > objective + 1e-9 * abs(objective) + np.finfo(float).tiny:
-        raise RuntimeError(
-            f"contradiction: the lower bound {proven:.12g} is above the network's objective {objective:.12g} "
-            f"({method}); please report this"
-        )
     return Certificate(
         objective=float(objective),
-        lower_bound=float(min(proven, objective)),
-        rigorous=True,
+        lower_bound=float(proven),
         scope=scope,
         method=method,
-        oracle_value=float(oracle[0]),
-        oracle_bound=float(oracle[1]),
+        attained=None if oracle is None else float(oracle[0]),
+        limit=None if oracle is None else float(oracle[1]),
         beta=float(beta),
         loss=loss,
         elapsed=time.perf_counter() - began,
+        evidence=evidence,
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,9 +26,13 @@ from bidual.closed_form.certify import certificate_of
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.linear import LinearProblem, proximal_gradient, separable, singular_values
 from bidual.closed_form.scalar import chain_cost, minimise_chain, reach
+from bidual.exact_rank import exact_rank
 from bidual.losses import Squared
 from bidual.networks import DeepNetwork, normalise_weights
 from bidual.problem import Problem
+from bidual.ranges import MODERATE, check_range
+
+_EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,12 @@ def solve_linear(problem: LinearProblem, beta: float, depth: int, options: Linea
     """The best known Z, by the first method of this module's list that applies."""
     if beta == 0:
         Z = problem.B / problem.S
-        cost = chain_cost(singular_values(Z), depth)
-        return LinearSolution(Z, cost * (1.0 - 64 * np.finfo(float).eps), "smallest norm: pseudo-inverse")
+        # no singular value moves by more than the matrix, in norm
+        least = np.maximum(singular_values(Z) - problem.uncertainty(Z), 0.0)
+        return LinearSolution(Z, chain_cost(least, depth) * (1.0 - 64 * _EPS), "smallest norm: pseudo-inverse")
+    if not (problem.B**2).any():
+        zero = 0.0 * problem.B
+        return LinearSolution(zero, problem.loss(zero) * (1.0 - 64 * _EPS), "zero: Y is orthogonal to X")
     if problem.white:
         return _white(problem, beta, depth)
     if problem.B.shape[1] == 1:
@@ -102,8 +110,6 @@ def _one_output(problem: LinearProblem, beta: float, depth: int) -> LinearSoluti
         return problem.loss(z), -mu * rho
 
     longest = float(np.linalg.norm(b / S))
-    if longest == 0.0:
-        return LinearSolution(0.0 * b, problem.loss(0.0 * b), "zero: y is orthogonal to X")
     best = minimise_chain(curve, beta, depth, longest)
     Z = ridge(best.s)[0] if best.s > 0 else 0.0 * b
     return LinearSolution(Z, best.lower_bound, "branch and bound along the ridge path")
@@ -126,9 +132,12 @@ def _local(problem: LinearProblem, beta: float, depth: int, options: LinearOptio
     Z = min((Z for Z, _ in ends), key=lambda Z: problem.objective(Z, beta, depth))
     most = reach(problem.objective(Z, beta, depth) - problem.constant, beta, depth)
     relaxed = _nuclear(problem, 0.5 * depth * most ** (2.0 / depth - 1.0) * beta, options)
-    return LinearSolution(
-        Z, relaxed.lower_bound, "local search, not certified: chord of the penalty", sum(k for _, k in ends)
-    )
+    return LinearSolution(Z, relaxed.lower_bound, "chord of the penalty, which is not convex", sum(k for _, k in ends))
+
+
+def _rounding(sizes: FloatArray) -> float:
+    """By how much centring and weighting may have moved entries of these sizes, in norm."""
+    return (8 + len(sizes)) * _EPS * float(np.linalg.norm(sizes))
 
 
 def train_linear(
@@ -165,14 +174,24 @@ def train_linear(
     network : DeepNetwork
         Balanced and aligned.
     certificate : Certificate
-        ``rigorous`` always: the bound is proven even where it is not tight.
+        The bound is proven even where it is not tight.
     n_iter : int
     """
     began = time.perf_counter()
+    check_range(MODERATE, X=X, y=Y)
     w = normalise_weights(sample_weight, len(X))
     x_mean, y_mean = (w @ X, w @ Y) if fit_intercept else (np.zeros(X.shape[1]), np.zeros(Y.shape[1]))
     root = np.sqrt(w)[:, None]
-    problem = LinearProblem.of(root * (X - x_mean), root * (Y - y_mean))
+    problem = LinearProblem.of(
+        root * (X - x_mean),
+        root * (Y - y_mean),
+        _rounding(root * (np.abs(X) + np.abs(x_mean))),
+        _rounding(root * (np.abs(Y) + np.abs(y_mean))),
+    )
+    if beta == 0 and len(problem.S) < min(len(X) - fit_intercept, X.shape[1]):
+        rows = X[w > 0]
+        rank = exact_rank(np.column_stack([rows, np.ones(len(rows))])) - 1 if fit_intercept else exact_rank(rows)
+        problem = replace(problem, certain=rank == len(problem.S))
     solution = solve_linear(problem, beta, depth, options or LinearOptions())
 
     P, sigma, Qt = np.linalg.svd(solution.Z, full_matrices=False)
@@ -182,19 +201,20 @@ def train_linear(
     network = DeepNetwork(layers, biases, activation="linear")
 
     objective = network.penalty()
-    value, bound, proven = np.nan, np.nan, solution.lower_bound
+    oracle, proven = None, solution.lower_bound
     if beta > 0:
         loss, F = Squared(), network.forward(X)
         used = w > 0
         posed = Problem(X[used], None, Y[used], w[used], loss, beta, fit_intercept)
         objective = posed.loss_value(F[used]) + beta * objective
-        proven -= problem.slack(beta, depth)
+        proven -= problem.slack(solution.Z, beta, depth)
         if depth == 2:
             V = loss.dual_point(w[used, None] * (Y - F)[used], posed.Y, posed.w, centred=fit_intercept)
             value = float(np.linalg.norm((X[used] - x_mean).T @ V, 2))
             bound = value + 8 * max(X.shape) * np.finfo(float).eps * float(posed.row_norms @ np.linalg.norm(V, axis=1))
+            oracle = value, bound
             proven = max(proven, lower_bound(posed, V, value, bound).value)
     certificate = certificate_of(
-        objective, proven, beta=beta, loss="squared", method=solution.method, began=began, oracle=(value, bound)
+        objective, proven, beta=beta, loss="squared", method=solution.method, began=began, oracle=oracle
     )
     return network, certificate, solution.n_iter

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
-from bidual.certificates import Certificate, lower_bound
+from bidual.certificates import Certificate, joined_scope, lower_bound
 from bidual.closed_form.certify import certificate_of
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.scalar import ScalarMinimum, along, chain_cost, minimise_chain, reach, shrink
@@ -46,6 +46,7 @@ from bidual.closed_form.whitening import Whitening
 from bidual.losses import Loss, MarginLoss, Squared
 from bidual.networks import DeepNetwork
 from bidual.problem import Problem
+from bidual.ranges import check_range
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,16 @@ class ClassProblem:
         one_margin = isinstance(self.loss, MarginLoss) and self.targets.shape[1] == 1
         return one_margin or (type(self.loss) is Squared and orthogonal)
 
-    def bound(self, solved: Sequence[ScalarMinimum]) -> tuple[float, float, float, str]:
-        """Lower bound on the optimum, largest value of the dual constraint, its upper bound, and the proof in words."""
+    def bound(self, solved: Sequence[ScalarMinimum]) -> tuple[float, tuple[float, float] | None, str]:
+        """Lower bound on the optimum, largest value of the dual constraint with its upper bound, the proof in words."""
         value = sum(point.value for point in solved)
         if self.depth > 2 and self._decouples():
-            return sum(point.lower_bound for point in solved), np.nan, np.nan, "every class on its own"
+            return sum(point.lower_bound for point in solved), None, "every class on its own"
         if self.depth > 2:
             most = reach(value, self.beta, self.depth)
             chord = 0.5 * self.depth * most ** (2.0 / self.depth - 1.0)
             relaxed = replace(self, beta=chord * self.beta, depth=2)
-            return relaxed.bound(relaxed.solve())[0], np.nan, np.nan, "not certified: chord of the penalty"
+            return relaxed.bound(relaxed.solve())[0], None, "chord of the penalty, which is not convex"
         problem = self.reduced
         # A class in use meets its own constraint exactly; the gradient itself may be any of many at a kink.
         V = -self.loss.gradient(np.zeros_like(self.targets), self.targets, problem.w)
@@ -127,7 +128,7 @@ class ClassProblem:
         V[used] = (self.beta * np.sqrt(self.counts)[:, None] * self.directions)[used]
         V = self.loss.dual_point(V, self.targets, problem.w, centred=False)
         found, most = _nonnegative_maximum(problem.M @ V)
-        return lower_bound(problem, V, found, most).value, found, most, "dual constraint over classes"
+        return lower_bound(problem, V, found, most).value, (found, most), "dual constraint over classes"
 
 
 def _nonnegative_maximum(G: FloatArray) -> tuple[float, float]:
@@ -177,6 +178,7 @@ def train_classes(
         See :func:`bidual.closed_form.layers.aligned_layers`.
     """
     began = time.perf_counter()
+    check_range(X=X)
     loss = Squared() if loss is None else loss
     whitening = Whitening.of(X)
     if beta == 0 and not (whitening.exact and type(loss) is Squared):
@@ -206,11 +208,11 @@ def train_classes(
     gain = max(1.0, float(np.linalg.norm(inputs, 2)) * (1.0 + 4 * np.finfo(float).eps * len(X)))
     if beta == 0:
         objective = network.penalty()
-        proven, found, most, proof = chain_cost(s / gain, depth), np.nan, np.nan, "exact fit, every class on its own"
+        proven, oracle, proof = chain_cost(s / gain, depth), None, "exact fit, every class on its own"
     else:
         objective = loss.value(network.forward(X), targets[codes], w) + beta * network.penalty()
         stronger = replace(problem, beta=beta / gain ** (2.0 / depth))
-        proven, found, most, proof = stronger.bound(stronger.solve())
+        proven, oracle, proof = stronger.bound(stronger.solve())
     rows = "white rows" if whitening.exact else f"{len(X)} rows of rank {inputs.shape[1]}: cannot be white"
     certificate = certificate_of(
         objective,
@@ -219,7 +221,7 @@ def train_classes(
         loss=loss.name,
         method=f"closed form, {rows}; {proof}",
         began=began,
-        scope="global" if depth == 2 else "parallel",
-        oracle=(found, most),
+        scope=joined_scope("whitened" if whitening.matrix is not None else "", "parallel" if depth > 2 else ""),
+        oracle=oracle,
     )
     return network, certificate

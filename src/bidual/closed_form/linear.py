@@ -17,10 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bidual._typing import FloatArray
+from bidual._watch import current
 from bidual.closed_form.scalar import chain_cost, reach, shrink
 
 #: Singular values that differ by less, relatively, count as equal.
 WHITE = 1e-10
+
+_EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,12 @@ class LinearProblem:
         Half the squared norm of what no W can fit (001 Prop. 2.1).
     lost : float
         Largest singular value of X that counts as zero.
+    error : float
+        By how much rounding may have moved X, in norm: that of its entries, and that of the decomposition.
+    blur : float
+        The same for Y.
+    certain : bool
+        Whether X has exactly this rank, and not only up to rounding.
     """
 
     S: FloatArray
@@ -47,15 +56,20 @@ class LinearProblem:
     B: FloatArray
     constant: float
     lost: float
+    error: float = 0.0
+    blur: float = 0.0
+    certain: bool = True
 
     @classmethod
-    def of(cls, X: FloatArray, Y: FloatArray) -> LinearProblem:
-        """The problem of these rows."""
+    def of(cls, X: FloatArray, Y: FloatArray, error: float = 0.0, blur: float = 0.0) -> LinearProblem:
+        """The problem of these rows, which rounding may have moved by ``error`` and ``blur``."""
         U, S, Vt = np.linalg.svd(X, full_matrices=False)
         r = int((S / S.max(initial=np.finfo(float).tiny) > max(X.shape) * np.finfo(float).eps).sum())
         B = U[:, :r].T @ Y
         constant = 0.5 * float(((Y - U[:, :r] @ B) ** 2).sum())
-        return cls(S[:r, None], Vt[:r].T, B, constant, float(S[r:].max(initial=0.0)))
+        stable = 4 * max(X.shape) * _EPS
+        error, blur = error + stable * float(np.linalg.norm(X)), blur + stable * float(np.linalg.norm(Y))
+        return cls(S[:r, None], Vt[:r].T, B, constant, float(S[r:].max(initial=0.0)), error, blur)
 
     @property
     def white(self) -> bool:
@@ -86,11 +100,32 @@ class LinearProblem:
         terms = c * along, -0.5 * c**2 * size, self.constant
         return sum(terms) - 32 * float(np.finfo(float).eps) * sum(map(abs, terms))
 
-    def slack(self, beta: float, depth: int) -> float:
-        """What the lost singular values of X could gain for any W no worse than zero."""
-        worst = self.loss(0.0 * self.B)
-        change = self.lost * reach(worst, beta, depth)
-        return change * (float(np.sqrt(2.0 * worst)) + 0.5 * change)
+    def slack(self, Z: FloatArray, beta: float, depth: int) -> float:
+        """What rounding and the lost singular values of X could gain for any W no worse than ``V Z``."""
+        best, zero = self.objective(Z, beta, depth), self.loss(0.0 * self.B)
+        # no W has less loss than what no W can fit
+        spare = max(best - self.constant, 0.0) + 8 * max(self.V.shape) * _EPS * zero
+        change = (self.lost + self.error) * reach(spare, beta, depth) + self.blur
+        return change * (float(np.sqrt(2.0 * best)) + 0.5 * change)
+
+    def uncertainty(self, Z: FloatArray) -> float:
+        r"""How far, in norm, :math:`V Z` may be from the W of smallest norm that minimises the loss.
+
+        That is :math:`X^+ Y`, which differs from any W in the row space by :math:`X^+ R = (X^T X)^+ X^T R` with the
+        residual R = Y - X W: by at most :math:`\|R\| / \sigma_r` and :math:`\|X^T R\| / \sigma_r^2`. Infinite if X
+        may have singular values below those that count.
+        """
+        smallest = float(self.S.min(initial=np.inf)) - self.error
+        if not self.certain or smallest <= 0:
+            return np.inf
+        largest, size = float(self.S.max(initial=0.0)), float(np.linalg.norm(Z))
+        inside = self.S * Z - self.B
+        moved = self.error * size + self.blur
+        residual = float(np.linalg.norm(inside)) + moved
+        whole = float(np.sqrt(2.0 * self.constant)) + residual
+        slope = float(np.linalg.norm(self.S * inside)) + largest * moved + self.error * whole
+        tilted = 4 * max(self.V.shape) * _EPS * size  # columns of V are orthonormal up to rounding
+        return min(whole / smallest, slope / smallest**2) + tilted
 
 
 def separable(problem: LinearProblem, beta: float, depth: int) -> tuple[FloatArray, FloatArray]:
@@ -127,7 +162,8 @@ def proximal_gradient(
     """Accelerated proximal gradient steps from ``start``, each as if X were white: :func:`schatten_shrink`.
 
     Momentum starts anew whenever the objective would rise. For L = 2 this converges to the global optimum and stops at
-    the relative gap ``tol``; for more layers it stops near a stationary point, when a step is far below ``tol``.
+    the relative gap ``tol``; for more layers it stops near a stationary point, when a step is far below ``tol``. Ctrl-C
+    ends it where it is.
 
     Returns
     -------
@@ -138,7 +174,10 @@ def proximal_gradient(
     still = 4 * np.finfo(float).eps if depth == 2 else 1e-3 * tol
     Z, before, momentum = start, start, 1.0
     value = problem.objective(Z, beta, depth)
+    watch = current()
     for k in range(max_iter):
+        if watch.late():
+            return Z, k
         faster = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         ahead = Z + (momentum - 1.0) / faster * (Z - before)
         new, sigma = schatten_shrink(ahead - step * problem.S * (problem.S * ahead - problem.B), step * beta, depth)

@@ -25,11 +25,11 @@ import numpy as np
 from scipy.linalg import eigh
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import watching
 from bidual.certificates import relative_gap
 from bidual.networks import ConvolutionalNetwork, DeepNetwork
 from bidual.patches import Window, fold, unfold
 from bidual.progress import closed, note
-from bidual.solvers.interrupt import InterruptFlag
 
 #: Seconds between two lines of progress.
 _REPORT = 0.5
@@ -207,7 +207,6 @@ def fit_filters(
         Weights that sum to one.
     """
     began = time.perf_counter()
-    limit = np.inf if time_limit is None else time_limit
     C = Y.shape[1]
     mean_x, mean_y = (w @ X, w @ Y) if fit_intercept else (np.zeros(X.shape[1]), np.zeros(C))
     root = np.sqrt(w)[:, None]
@@ -236,11 +235,11 @@ def fit_filters(
     momentum, value = 1.0, 0.5 * float((Y**2).sum())
     best, oracle = bound(Y)
     status, k, reported = "stopped at max_iter", 0, -np.inf
-    with InterruptFlag() as interrupt:
+    with watching(time_limit) as watch:
         while k < max_iter and value - best > tol * value:
             elapsed = time.perf_counter() - began
-            if interrupt.is_set() or elapsed > limit:
-                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+            if watch.late():
+                status = watch.status
                 break
             k += 1
             new, cost = filters.shrink(ahead + step * filters.adjoint(X.T @ (Y - F_ahead)), step * beta)

@@ -81,13 +81,11 @@ class Equivalence:
     cost : float
         Its penalty.
     lower_bound : float
-        On the penalty of all exact fits, :math:`v^T y`; proven if ``rigorous``.
+        On the penalty of all exact fits, :math:`v^T y`, proven.
     witness : ndarray, shape (n,)
         The dual point v, with :math:`|v^T (Xu)_+| \le 1` on the unit ball.
     cheaper : TwoLayerNetwork or None
         For "no": an exact fit that costs less.
-    rigorous : bool
-        Whether the feasibility of v is proven.
     """
 
     status: str
@@ -96,7 +94,6 @@ class Equivalence:
     lower_bound: float
     witness: FloatArray
     cheaper: TwoLayerNetwork | None
-    rigorous: bool
 
     def __bool__(self) -> bool:
         return self.status == "yes"
@@ -135,10 +132,10 @@ def l0_l1_equivalence(
     ('no', True)
     """
     from bidual.arrangements import few_patterns, patterns_of, sample_patterns
-    from bidual.certificates.proving import prove
     from bidual.losses import ExactFit
     from bidual.problem import Neurons, Problem
     from bidual.solvers import Options, solve_cutting_plane, solve_finite
+    from bidual.solvers.proving import proven
     from bidual.units import Units
 
     X, Y = _checked(X, y)
@@ -159,22 +156,20 @@ def l0_l1_equivalence(
             patterns = patterns_of(scaled.M, np.vstack([minimal.hidden_weights, drawn.witnesses]))
         solution = solve_finite(scaled, patterns, options)
     assert isinstance(solution.neurons, Neurons)
-    rigorous = solution.rigorous
-    if not rigorous:
-        deadline = time.perf_counter() + time_limit
-        bound, oracle = prove(scaled, solution.bound.V, solution.neurons, 0.5 * tol, deadline)
-        solution, rigorous = replace(solution, bound=bound), oracle.rigorous
+    if solution.scope != "global":
+        bound, how = proven(scaled, solution, 0.5 * tol, time.perf_counter() + time_limit)
+        solution = replace(solution, bound=bound, method=how)
     solution = units.restore(solution)
     assert isinstance(solution.neurons, Neurons)
-    value, witness = solution.bound.value, solution.bound.V[:, 0]
+    value, witness = solution.bound.value, solution.bound.feasible[:, 0]
     cost = minimal.penalty()
     other = TwoLayerNetwork(solution.neurons.U, solution.neurons.alpha)
     status = "unknown"
     if other.penalty() < (1.0 - tol) * cost:
         status = "no"
-    elif rigorous and value >= (1.0 - tol) * cost:
+    elif value >= (1.0 - tol) * cost:
         status = "yes"
-    return Equivalence(status, minimal, cost, value, witness, other if status == "no" else None, rigorous)
+    return Equivalence(status, minimal, cost, value, witness, other if status == "no" else None)
 
 
 def _checked(X: Array, y: Array) -> tuple[FloatArray, FloatArray]:

@@ -23,6 +23,7 @@ from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.scalar import ScalarMinimum, along, chain_cost, minimise_chain, reach
 from bidual.losses import Loss, Squared
 from bidual.networks import DeepNetwork, normalise_weights
+from bidual.ranges import MODERATE, check_range
 
 _EPS = float(np.finfo(float).eps)
 
@@ -76,6 +77,7 @@ def train_rank_one(
         See :func:`bidual.closed_form.layers.aligned_layers`.
     """
     began = time.perf_counter()
+    check_range(MODERATE, X=X, y=Y)
     loss = Squared() if loss is None else loss
     x, a = rank_one_factor(X)
     w = normalise_weights(sample_weight, len(X))

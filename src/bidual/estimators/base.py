@@ -6,13 +6,15 @@ import os
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
+from bidual._data import check_weights, validate_data
 from bidual._typing import Array, FloatArray
+from bidual._watch import watching
 from bidual.activations import ACTIVATIONS
 from bidual.architectures import Architecture, Lift, get_architecture
 from bidual.arrangements import Patterns
@@ -23,6 +25,7 @@ from bidual.networks import Network
 from bidual.progress import note
 from bidual.solvers import METHODS, HistoryEntry, Options, gates_of
 from bidual.solvers.large.trained_gates import TRAINED
+from bidual.solvers.proving import checked_prove
 from bidual.targets import check_data
 from bidual.training import Trained, TrainingSet
 
@@ -36,6 +39,7 @@ class BaseReLU(Certified):
     loss_: Loss
     history_: list[HistoryEntry]
     n_iter_: int
+    status_: str
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class BaseReLU(Certified):
         time_limit: float | None,
         max_neurons: int | None,
         audit: bool | str,
+        prove: float | bool | str,
         warm_start: bool,
         random_state: int | np.random.RandomState | None,
         verbose: int,
@@ -74,6 +79,7 @@ class BaseReLU(Certified):
         self.time_limit = time_limit
         self.max_neurons = max_neurons
         self.audit = audit
+        self.prove = prove
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
@@ -89,10 +95,12 @@ class BaseReLU(Certified):
 
     def _fit(self, X: Array, y: Array, sample_weight: Array | None) -> None:
         """Train on the arguments of fit, by the solver for data of their size."""
-        if large.applies(self, X, y):
-            large.fit(self, X, y, sample_weight)
-        else:
-            self._train(self._pose(X, y, sample_weight))
+        check_time_limit(self.time_limit)
+        with watching(self.time_limit):
+            if large.applies(self, X, y):
+                large.fit(self, X, y, sample_weight)
+            else:
+                self._train(self._pose(X, y, sample_weight))
 
     @property
     def _architecture(self) -> Architecture:
@@ -117,6 +125,8 @@ class BaseReLU(Certified):
             architecture=self.architecture,
             bias=self.bias,
             fit_intercept=self.fit_intercept,
+            activation=self.activation,
+            method=self.method,
         )
 
     def _checked(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
@@ -124,7 +134,7 @@ class BaseReLU(Certified):
         rows, Y, loss, sample_weight = self._encode(X, y, sample_weight)
         self._check_parameters()
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            sample_weight = check_weights(sample_weight, rows, ensure_non_negative=True)
         self.loss_ = loss
         if self._architecture.tensors:
             self.sample_shape_ = tuple(rows.shape[1:])
@@ -151,6 +161,7 @@ class BaseReLU(Certified):
         self.certificate_ = trained.certificate.labelled(getattr(self, "classes_", None))
         self.history_ = trained.history
         self.n_iter_ = trained.n_iter
+        self.status_ = trained.status
 
     def _options(self) -> Options:
         """How to solve."""
@@ -162,6 +173,7 @@ class BaseReLU(Certified):
             random_state=self.random_state,
             max_neurons=self.max_neurons,
             audit=self.tol <= 1e-3 if self.audit == "auto" else bool(self.audit),
+            prove=self.prove,
             verbose=int(self.verbose),
         )
 
@@ -200,19 +212,20 @@ class BaseReLU(Certified):
             raise ValueError(f"gates={self.gates!r}: the only name is {TRAINED!r}, with activation='gated'")
         large.check_parameters(self)
         for name in ("bias", "fit_intercept", "warm_start"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            check_flag(name, getattr(self, name))
         check_number("beta", self.beta, at_least=0.0)
         check_number("tol", self.tol, at_least=0.0)
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
         if self.n_patterns is not None:
             check_number("n_patterns", self.n_patterns, at_least=1, integer=True)
-        if self.time_limit is not None:
-            check_number("time_limit", self.time_limit, at_least=0.0)
+        check_time_limit(self.time_limit)
+        check_seed(self.random_state)
+        check_verbose(self.verbose)
         if self.max_neurons is not None:
             check_number("max_neurons", self.max_neurons, at_least=1, integer=True)
             if self.method != "adaptive" or ACTIVATIONS[self.activation].gated:
                 raise ValueError("max_neurons is for method='adaptive' and activation='relu': use these, or None")
+        checked_prove(self.prove)
         if self.audit != "auto" and not isinstance(self.audit, bool | np.bool_):
             raise ValueError(f"audit must be True, False or 'auto', got {self.audit!r}")
 
@@ -234,11 +247,3 @@ class BaseReLU(Certified):
             sample_weight = np.repeat(np.asarray(sample_weight), len(rows) // len(sample_weight))
         predictions: Array = self.predict(X)
         return rows, predictions.reshape(rows.shape), sample_weight
-
-
-def check_number(name: str, value: Any, *, at_least: float, integer: bool = False) -> None:
-    """Raise, with the name of the parameter, if it is not such a number."""
-    kind = Integral if integer else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not at_least <= float(value) < np.inf:
-        noun = "an integer" if integer else "a number"
-        raise ValueError(f"{name} must be {noun} >= {at_least:g}, got {value!r}")

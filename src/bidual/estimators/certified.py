@@ -21,13 +21,23 @@ class Certified(BaseEstimator):
 
     @property
     def lower_bound_(self) -> float:
-        """Lower bound on the optimum (see ``certificate_.scope`` for which)."""
+        """Proven lower bound on the optimum (see ``certificate_.scope`` for which)."""
         return self._certificate().lower_bound
 
     @property
     def gap_(self) -> float:
-        """``(objective_ - lower_bound_) / objective_``."""
+        """Proven: ``(objective_ - lower_bound_) / objective_``."""
         return self._certificate().gap
+
+    @property
+    def likely_bound_(self) -> float:
+        """Lower bound on the optimum as audited search believes; at least the proven one."""
+        return self._certificate().likely_bound
+
+    @property
+    def likely_gap_(self) -> float:
+        """``(objective_ - likely_bound_) / objective_``: what ``tol`` refers to."""
+        return self._certificate().likely_gap
 
     @property
     def n_neurons_(self) -> int:

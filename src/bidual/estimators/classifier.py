@@ -48,7 +48,11 @@ class ReLUClassifier(LabelScores, BaseReLU):
     network_ : Network
         Outputs scores; :meth:`predict` turns them into labels.
     certificate_ : Certificate
-    objective_, lower_bound_, gap_ : float
+    objective_ : float
+    lower_bound_, gap_ : float
+        Proven.
+    likely_bound_, likely_gap_ : float
+        As audited search believes.
     n_neurons_, n_iter_ : int
     history_ : list of HistoryEntry
 
@@ -85,6 +89,7 @@ class ReLUClassifier(LabelScores, BaseReLU):
         time_limit: float | None = None,
         max_neurons: int | None = None,
         audit: bool | str = "auto",
+        prove: float | bool | str = "auto",
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -108,6 +113,7 @@ class ReLUClassifier(LabelScores, BaseReLU):
             time_limit,
             max_neurons,
             audit,
+            prove,
             warm_start,
             random_state,
             verbose,

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number, check_seed
+from bidual._data import validate_data
 from bidual._typing import Array
-from bidual.estimators.base import check_number
 from bidual.filter_bank import FilterBank, PatchGrid, draw_patches, normalise, zca
-from bidual.geometry import extreme_points
+from bidual.geometry.extreme_points import extreme_points
 from bidual.progress import note
+from bidual.ranges import check_range
 
 #: Patches from which the whitening is estimated, if there are not more filters.
 _WHITENING_PATCHES = 10_000
@@ -139,6 +141,7 @@ class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Learn filters from images ``X``: (n, height, width[, channels]), or flat rows. Labels are not used."""
         self._check_parameters()
         X = self._flat(X, reset=True)
+        check_range(X=X)
         grid = self._grid()
         rng = check_random_state(self.random_state)
         count = max(self.n_filters, _WHITENING_PATCHES) if self.whiten else self.n_filters
@@ -243,6 +246,7 @@ class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return PatchGrid.of(self.image_shape_, self._patch_shape(), self.stride, (rows, columns))
 
     def _check_parameters(self) -> None:
+        check_seed(self.random_state)
         check_number("n_filters", self.n_filters, at_least=1, integer=True)
         check_number("stride", self.stride, at_least=1, integer=True)
         for name in ("patch_size", "cells"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,8 +15,9 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_sample_weight
 
+from bidual._checks import shown
+from bidual._data import check_weights
 from bidual._typing import Array, BoolArray, FloatArray
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU
@@ -52,15 +54,24 @@ class CrossValidated(BaseReLU):
             Used in training, and in scoring by every scorer that takes weights.
         groups : array of shape (n,) or None
             Given to the splitter ``cv``.
+
+        Notes
+        -----
+        Ctrl-C in the cross-validation is a ``KeyboardInterrupt``: a beta cannot be chosen. In the last training it
+        ends that with the best network so far.
         """
         plain = self._estimator()
         data = plain._pose(X, y, sample_weight)  # validates everything before any work
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs must be None or an integer other than 0, got {shown(self.n_jobs)}")
         betas = beta_grid(data, self.betas, self.n_betas, self.beta_min_ratio, plain.random_state)
         X, y, groups = indexable(X, y, groups)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = None if sample_weight is None else check_weights(sample_weight, X)
         splitter = check_cv(self.cv, y, classifier=isinstance(plain, ReLUClassifier))
         scorer = check_scoring(plain, scoring=self.scoring)
         splits = list(splitter.split(X, y, groups))
+        if not splits:
+            raise ValueError(f"cv={shown(self.cv)} makes no folds: give a number of them, or a splitter")
         inner = clone(plain).set_params(verbose=max(0, int(self.verbose) - 1))
         jobs = (delayed(_fold)(clone(inner), X, y, weight, train, test, betas, scorer) for train, test in splits)
         folds: list[tuple[FloatArray, BoolArray]] = []
@@ -103,9 +114,9 @@ class CrossValidated(BaseReLU):
         if missed.any():
             betas = ", ".join(f"{beta:.3g}" for beta in self.betas_[missed.any(axis=1)])
             warnings.warn(
-                f"{missed.sum()} of {missed.size} trainings in the folds ended with a gap above tol={self.tol:g}, at "
-                f"beta = {betas}: their scores are those of networks that are not proven optimal (see converged_); "
-                "raise max_iter or time_limit, or beta_min_ratio",
+                f"{missed.sum()} of {missed.size} trainings in the folds ended with a likely gap above "
+                f"tol={self.tol:g}, at beta = {betas}: their scores are those of networks that may not be "
+                "optimal (see converged_); raise max_iter or time_limit, or beta_min_ratio",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -121,11 +132,14 @@ def _fold(
     betas: FloatArray,
     scorer: Callable[..., float],
 ) -> tuple[FloatArray, BoolArray]:
-    """Scores on ``test``, and whether the gap was reached, of the path trained on ``train``."""
+    """Scores on ``test``, and whether the likely gap was reached, of the path trained on ``train``."""
     X_train, X_test, y_train, y_test = (_safe_indexing(a, i) for a in (X, y) for i in (train, test))
     data = estimator._pose(X_train, y_train, None if weight is None else weight[train])
     extra = {} if weight is None or not _takes_weights(scorer) else {"sample_weight": weight[test]}
-    path = trace(data, betas, estimator.method, estimator._options(), estimator.activation)
+    options = replace(estimator._options(), prove=False)
+    path = trace(data, betas, estimator.method, options, estimator.activation)
+    if path.interrupted:  # a beta cannot be chosen
+        raise KeyboardInterrupt
     scores = []
     for point in path:
         estimator._adopt(point)
@@ -165,6 +179,8 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         As in :class:`ReLURegressor`.
     tol, max_iter, time_limit
         As in :class:`ReLURegressor`, for each beta of each fold.
+    prove : "auto", False or float, default="auto"
+        As in :class:`ReLURegressor`, for the final training; nothing is proven in the folds.
     verbose : int, default=0
         1: progress of the folds and of the last training; 2: of every beta; 3: of every training.
 
@@ -180,8 +196,8 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
     best_index_ : int
         Of ``beta_`` in ``betas_``.
     converged_ : ndarray of bool, shape (n_betas, n_folds)
-        Which trainings reached the gap ``tol``; a ``ConvergenceWarning`` says so if some did not.
-    network_, certificate_, objective_, lower_bound_, gap_, n_neurons_, n_iter_, history_
+        Which trainings reached the likely gap ``tol``; a ``ConvergenceWarning`` says so if some did not.
+    network_, certificate_, objective_, lower_bound_, gap_, likely_bound_, likely_gap_, n_neurons_, n_iter_, history_
         Of the final training, as in :class:`ReLURegressor`.
 
     Examples
@@ -191,7 +207,7 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
     >>> X = np.linspace(-2, 2, 24)[:, None]
     >>> y = np.abs(X[:, 0]) + 0.1 * np.sin(40 * X[:, 0])
     >>> est = ReLURegressorCV(n_betas=4, cv=3, tol=1e-2, random_state=0).fit(X, y)
-    >>> est.scores_.shape, bool(est.converged_.all()), bool(est.gap_ <= 1e-2)
+    >>> est.scores_.shape, bool(est.converged_.all()), bool(est.likely_gap_ <= 1e-2)
     ((4, 3), True, True)
     """
 
@@ -217,6 +233,7 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         tol: float = 1e-3,
         max_iter: int = 200,
         time_limit: float | None = None,
+        prove: float | bool | str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -232,7 +249,7 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
         As in :class:`ReLURegressorCV`; folds are stratified.
     loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
         As in :class:`ReLUClassifier`.
-    tol, max_iter, time_limit, verbose
+    tol, max_iter, time_limit, prove, verbose
         As in :class:`ReLURegressorCV`.
 
     Attributes
@@ -240,7 +257,7 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
     classes_ : ndarray
     beta_, betas_, scores_, mean_score_, std_score_, best_index_, converged_
         As in :class:`ReLURegressorCV`.
-    network_, certificate_, objective_, lower_bound_, gap_, n_neurons_, n_iter_, history_
+    network_, certificate_, objective_, lower_bound_, gap_, likely_bound_, likely_gap_, n_neurons_, n_iter_, history_
         Of the final training, as in :class:`ReLUClassifier`.
 
     Examples
@@ -277,6 +294,7 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
         tol: float = 1e-3,
         max_iter: int = 200,
         time_limit: float | None = None,
+        prove: float | bool | str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number
+from bidual._data import validate_data
 from bidual._typing import Array, FloatArray
 from bidual.closed_form.deep_relu import train_classes
-from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
 from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, Squared, encode_classes, get_loss
@@ -48,7 +49,7 @@ class DeepReLUClassifier(LabelScores, Certified):
     network_ : DeepNetwork
         Takes rows as they come: their whitening is part of it, but costs nothing.
     certificate_ : Certificate
-    objective_, lower_bound_, gap_ : float
+    objective_, lower_bound_, gap_, likely_bound_, likely_gap_ : float
     n_neurons_ : int
 
     Notes

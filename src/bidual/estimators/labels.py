@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight
 
+from bidual._data import check_weights
 from bidual._typing import Array, FloatArray
 from bidual.losses import Loss, get_loss
 
@@ -32,7 +32,7 @@ class LabelScores(ClassifierMixin):
         by_class = compute_sample_weight(self.class_weight, y)
         if sample_weight is None:
             return by_class
-        return by_class * _check_sample_weight(sample_weight, X, dtype=np.float64)
+        return by_class * check_weights(sample_weight, X)
 
     def decision_function(self, X: Array) -> FloatArray:
         """Scores: ``(n,)`` for two classes (positive means ``classes_[1]``), ``(n, K)`` for more."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
+from bidual._data import validate_data
 from bidual._typing import Array
 from bidual.architectures import TwoLayer, get_architecture
 

@@ -9,12 +9,13 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number, check_seed
+from bidual._data import check_labels, validate_data
 from bidual._typing import Array, FloatArray
 from bidual.architectures import Parallel
-from bidual.estimators.base import BaseReLU, check_number
+from bidual.estimators.base import BaseReLU
 from bidual.estimators.certified import Certified
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.labels import has_probabilities
@@ -83,7 +84,7 @@ class Layerwise(Certified):
                 since, best = (0, score) if score > best else (since + 1, best)
             if self.verbose:
                 said = f"  validation score {self.validation_scores_[-1]:.4f}" if watched is not None else ""
-                note(f"stage {stage}  objective {model.objective_:.6g}  gap {model.gap_:.1e}{said}")
+                note(f"stage {stage}  objective {model.objective_:.6g}  likely gap {model.likely_gap_:.1e}{said}")
             # a stage that found nothing to learn has no features to offer
             if since > self.patience - 1 or model.n_neurons_ == 0 or stage == self.n_stages:
                 break
@@ -99,6 +100,7 @@ class Layerwise(Certified):
     def _check_parameters(self) -> None:
         if self.estimator is not None and not isinstance(self.estimator, BaseReLU):
             raise TypeError(f"estimator must be one of bidual's ReLU estimators, got {type(self.estimator).__name__}")
+        check_seed(self.random_state)
         check_number("n_stages", self.n_stages, at_least=1, integer=True)
         check_number("patience", self.patience, at_least=1, integer=True)
         check_number("validation_fraction", self.validation_fraction, at_least=0.0)
@@ -166,7 +168,7 @@ class LayerwiseClassifier(ClassifierMixin, Layerwise):
     def fit(self, X: Array, y: Array) -> LayerwiseClassifier:
         """Train on ``X (n, d)`` and labels ``y (n,)`` of any type."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
+        check_labels(y)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(f"y holds one class only ({classes[0]!r}): a classifier needs at least two classes")

@@ -9,16 +9,18 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number, check_time_limit, check_verbose
+from bidual._data import check_weights, validate_data
 from bidual._typing import Array, FloatArray
 from bidual.closed_form.certify import certificate_of
 from bidual.closed_form.linear_conv import Filters, FourierFilters, fit_filters
-from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
 from bidual.networks import ConvolutionalNetwork, normalise_weights
 from bidual.patches import Sizes, Window, check_sizes
 from bidual.progress import task
+from bidual.ranges import check_range
 
 
 class LinearConvRegressor(RegressorMixin, Certified):
@@ -61,7 +63,7 @@ class LinearConvRegressor(RegressorMixin, Certified):
         The linear function itself.
     intercept_ : float or ndarray, shape (C,)
     certificate_ : Certificate
-    objective_, lower_bound_, gap_ : float
+    objective_, lower_bound_, gap_, likely_bound_, likely_gap_ : float
     n_neurons_, n_iter_ : int
 
     Notes
@@ -117,16 +119,15 @@ class LinearConvRegressor(RegressorMixin, Certified):
         check_number("beta", self.beta, at_least=float(np.finfo(float).tiny))
         check_number("tol", self.tol, at_least=0.0)
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
-        if self.time_limit is not None:
-            check_number("time_limit", self.time_limit, at_least=0.0)
+        check_time_limit(self.time_limit)
+        check_verbose(self.verbose)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
+        check_range(X=X, y=y)
         w = normalise_weights(sample_weight, len(X))
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         filters = self._filters(X.shape, Y.shape[1])
         beta, used = float(self.beta), w > 0
-        if not np.isfinite((X**2).sum()):
-            raise ValueError("X has entries too large to square in floating point: rescale it")
         with task("training", self.verbose):
             found = fit_filters(
                 filters,
@@ -141,7 +142,7 @@ class LinearConvRegressor(RegressorMixin, Certified):
                 verbose=int(self.verbose),
             )
         self.network_ = filters.network(found.Z, found.intercept)
-        self.n_iter_ = found.n_iter
+        self.n_iter_, self.status_ = found.n_iter, found.status
         self._single = np.ndim(y) == 1
         coef = filters.coef(found.Z).T.reshape(-1, *X.shape[1:])
         self.coef_, self.intercept_ = (

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number
+from bidual._data import check_weights, validate_data
 from bidual._typing import Array, FloatArray
+from bidual._watch import watching
 from bidual.closed_form.deep_linear import LinearOptions, train_linear
-from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
 from bidual.networks import DeepNetwork
 
@@ -52,7 +55,9 @@ class LinearNetRegressor(RegressorMixin, Certified):
     rank_ : int
         Rank of every layer.
     certificate_ : Certificate
-    objective_, lower_bound_, gap_ : float
+    status_ : str
+        "interrupted" after Ctrl-C, else "solved".
+    objective_, lower_bound_, gap_, likely_bound_, likely_gap_ : float
     n_neurons_, n_iter_ : int
 
     Notes
@@ -100,17 +105,24 @@ class LinearNetRegressor(RegressorMixin, Certified):
         check_number("tol", self.tol, at_least=0.0)
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        self.network_, self.certificate_, self.n_iter_ = train_linear(
-            X,
-            np.asarray(y, dtype=np.float64).reshape(len(X), -1),
-            beta=float(self.beta),
-            depth=int(self.depth),
-            sample_weight=sample_weight,
-            fit_intercept=bool(self.fit_intercept),
-            widths=self.widths,
-            options=LinearOptions(self.tol, self.max_iter),
-        )
+            sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
+        with watching() as watch:
+            self.network_, self.certificate_, self.n_iter_ = train_linear(
+                X,
+                np.asarray(y, dtype=np.float64).reshape(len(X), -1),
+                beta=float(self.beta),
+                depth=int(self.depth),
+                sample_weight=sample_weight,
+                fit_intercept=bool(self.fit_intercept),
+                widths=self.widths,
+                options=LinearOptions(self.tol, self.max_iter),
+            )
+        self.status_ = watch.status if watch.interrupted else "solved"
+        from bidual.certification.linear_set import linear_evidence
+
+        Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        evidence = linear_evidence(self.network_, X, Y, sample_weight, bool(self.fit_intercept), self.certificate_)
+        self.certificate_ = replace(self.certificate_, evidence=evidence)
         self._single = np.ndim(y) == 1
         W, b = np.linalg.multi_dot(self.network_.layers), self.network_.biases[-1]
         b = np.zeros(W.shape[1]) if b is None else b
@@ -119,8 +131,8 @@ class LinearNetRegressor(RegressorMixin, Certified):
         if self.gap_ > self.tol:
             advice = "raise max_iter" if self.depth == 2 else "more than two layers have no proof with several targets"
             warnings.warn(
-                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g}: objective {self.objective_:.6g}, "
-                f"lower bound {self.lower_bound_:.6g}; {advice}",
+                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g} ({self.status_}): objective "
+                f"{self.objective_:.6g}, lower bound {self.lower_bound_:.6g}; {advice}",
                 ConvergenceWarning,
                 stacklevel=2,
             )

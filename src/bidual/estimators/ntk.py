@@ -6,11 +6,13 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number
+from bidual._data import check_weights, validate_data
 from bidual._typing import Array, FloatArray
-from bidual.estimators.base import check_number
 from bidual.networks.base import normalise_weights
+from bidual.ranges import check_range
 from bidual.tangent import ntk
 
 
@@ -63,7 +65,8 @@ class NTKRegressor(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         check_number("beta", self.beta, at_least=0.0)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
+        check_range(X=X, y=y)
         w = normalise_weights(sample_weight, len(X))
         y = np.asarray(y, dtype=np.float64)
         self.intercept_ = w @ y if self.fit_intercept else 0.0 * y[0]
@@ -89,6 +92,9 @@ class NTKRegressor(RegressorMixin, BaseEstimator):
 
 
 def _ridge(K: FloatArray, right: FloatArray, beta: float) -> FloatArray:
+    if beta <= len(K) * np.finfo(float).eps * float(np.trace(K)):  # beta may not survive beside K: by eigenvalues
+        values, vectors = eigh(K)
+        return vectors @ ((vectors.T @ right) / (np.maximum(values, 0.0) + beta)[:, None])
     K[np.diag_indices_from(K)] += beta
     return cho_solve(cho_factor(K, overwrite_a=True), right)
 

@@ -12,8 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._data import validate_data
 from bidual._typing import Array, FloatArray
 from bidual.estimators.large import is_dask
 

@@ -63,16 +63,20 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     fit_intercept : bool, default=True
         Free output bias.
     tol : float, default=1e-4
-        Relative gap to reach.
+        Relative *likely* gap to reach, ``likely_gap_``; the proven one, ``gap_``, is what ``prove`` makes of it.
     max_iter : int, default=200
         Rounds of "adaptive", iterations of the convex solver otherwise.
     time_limit : float or None, default=None
-        Seconds after which the best network so far is returned with its gap.
+        Seconds for all of ``fit``, after which the best network so far is returned with its gap, as after Ctrl-C.
     max_neurons : int or None, default=None
         Largest width of the network of "adaptive" (of parallel networks: number of branches); the gap then tells what
         the narrowness costs.
     audit : bool or "auto", default="auto"
         Whether "adaptive" checks its gap by a wider search before it says that it is done; "auto": if ``tol <= 1e-3``.
+    prove : "auto", False or float, default="auto"
+        Seconds for proving a lower bound once training is done: the strongest oracle that applies
+        (:mod:`bidual.certificates.oracle`) bounds the dual constraint. "auto" takes as long as training took, at least
+        one second; never beyond ``time_limit``. False leaves it at a bound by norms, which costs nothing.
     warm_start : bool, default=False
         Start from the network of the previous fit ("sampled": its patterns are added; "gated": its gates, unless
         ``gates`` says which).
@@ -95,8 +99,14 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     network_ : Network
         The trained network.
     certificate_ : Certificate
-    objective_, lower_bound_, gap_ : float
+    objective_ : float
+    lower_bound_, gap_ : float
+        Proven.
+    likely_bound_, likely_gap_ : float
+        As audited search believes.
     n_neurons_, n_iter_ : int
+    status_ : str
+        Why training ended: "converged", "stopped at time_limit", "interrupted", ...
     history_ : list of HistoryEntry
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -108,7 +118,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
 
     Notes
     -----
-    Training stops when ``(objective_ - lower_bound_) / objective_ <= tol``; otherwise a ``ConvergenceWarning`` says
+    Training stops when ``(objective_ - likely_bound_) / objective_ <= tol``; otherwise a ``ConvergenceWarning`` says
     what was reached.
 
     Examples
@@ -118,8 +128,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     >>> X = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]])
     >>> y = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
     >>> est = ReLURegressor(beta=0.01, method="exact").fit(X, y)
-    >>> bool(est.gap_ < 1e-6), est.certificate_.rigorous
-    (True, True)
+    >>> bool(est.gap_ < 1e-6), est.certificate_.scope
+    (True, 'global')
     """
 
     def __init__(
@@ -139,6 +149,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         time_limit: float | None = None,
         max_neurons: int | None = None,
         audit: bool | str = "auto",
+        prove: float | bool | str = "auto",
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -161,6 +172,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
             time_limit,
             max_neurons,
             audit,
+            prove,
             warm_start,
             random_state,
             verbose,

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from bidual._checks import check_number, check_time_limit, check_verbose
+from bidual._data import check_weights, validate_data
 from bidual._typing import Array, FloatArray
-from bidual.estimators.base import check_number
 from bidual.estimators.certified import Certified
 from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, get_loss
@@ -44,18 +45,18 @@ class BaseSpline(Certified):
         check_number("beta", self.beta, at_least=0.0)
         check_number("tol", self.tol, at_least=0.0)
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
-        if self.time_limit is not None:
-            check_number("time_limit", self.time_limit, at_least=0.0)
+        check_time_limit(self.time_limit)
+        check_verbose(self.verbose)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
         options = Options(tol=self.tol, max_iter=self.max_iter, time_limit=self.time_limit, verbose=int(self.verbose))
         trained = train_spline(X, Y, sample_weight, loss=loss, beta=float(self.beta), options=options)
         self.loss_ = loss
         assert isinstance(trained.network, TwoLayerNetwork)
         self.network_ = trained.network
-        self.certificate_ = trained.certificate
+        self.certificate_ = trained.certificate.labelled(getattr(self, "classes_", None))
         self.history_ = trained.history
-        self.n_iter_ = trained.n_iter
+        self.n_iter_, self.status_ = trained.n_iter, trained.status
         trained.warn_unless(self.tol, stacklevel=3)
         if self.verbose:
             print(self.certificate_, flush=True)
@@ -99,7 +100,7 @@ class SplineRegressor(RegressorMixin, BaseSpline):
         With ``free_bias=True``.
     certificate_ : Certificate
         Proven: the dual constraint of *all* neurons is a maximum over the data points, evaluated exactly.
-    objective_, lower_bound_, gap_ : float
+    objective_, lower_bound_, gap_, likely_bound_, likely_gap_ : float
     n_neurons_, n_iter_ : int
     history_ : list of HistoryEntry
     n_features_in_ : int
@@ -122,8 +123,8 @@ class SplineRegressor(RegressorMixin, BaseSpline):
     >>> from bidual import SplineRegressor
     >>> x = np.linspace(-1.0, 1.0, 50_001)
     >>> est = SplineRegressor(beta=1e-3).fit(x[:, None], np.abs(x))
-    >>> est.n_neurons_, est.certificate_.rigorous, bool(est.gap_ < 1e-6)
-    (2, True, True)
+    >>> est.n_neurons_, est.certificate_.scope, bool(est.gap_ < 1e-6)
+    (2, 'global', True)
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class SplineClassifier(LabelScores, BaseSpline):
     network_ : TwoLayerNetwork
         Outputs scores; :meth:`predict` turns them into labels. Decision regions end at its zeros.
     certificate_ : Certificate
-    objective_, lower_bound_, gap_ : float
+    objective_, lower_bound_, gap_, likely_bound_, likely_gap_ : float
     n_neurons_, n_iter_ : int
     history_ : list of HistoryEntry
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# No fastmath: how sums are reordered would depend on whether the code was just compiled or came from the cache.
-_JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
+from bidual._jit import JIT
 
 #: A column this close to the span of the passive ones, relative to its length squared, is not added to them.
 DEPENDENT = 1e-12
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _append(L, G, passive, k, j):  # type: ignore[no-untyped-def]
     """Row k of the Cholesky factor, for column j; False if j depends on the passive columns."""
     left = G[j, j]
@@ -29,7 +28,7 @@ def _append(L, G, passive, k, j):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _remove(L, z, passive, k, a):  # type: ignore[no-untyped-def]
     """Delete row a of the factor of k rows, and its entry of ``z = L^-1 rhs``, by rotations."""
     for i in range(a, k - 1):
@@ -48,7 +47,7 @@ def _remove(L, z, passive, k, a):  # type: ignore[no-untyped-def]
         z[i], z[i + 1] = c * p + s * q, c * q - s * p
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def nonnegative(G, rhs, x, tol, max_iter):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 x^T G x - rhs^T x` over :math:`x \ge 0` by Lawson and Hanson's active set, in place.
 
@@ -133,7 +132,7 @@ def nonnegative(G, rhs, x, tol, max_iter):  # type: ignore[no-untyped-def]
                     blocked[j] = False
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def solve_some(points, targets, kappa, candidates, weights, tol, start, stop):  # type: ignore[no-untyped-def]
     r"""The problems ``start..stop`` of :mod:`bidual.geometry.simplex` on their candidates, from ``weights``, in place.
 

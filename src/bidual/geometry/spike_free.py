@@ -217,11 +217,12 @@ def spike_factor(X: Array, *, bias: bool = False, random_state: int = 0) -> tupl
     singular = np.linalg.svd(C, compute_uv=False)
     upper = float(singular[0] / singular[-1])
     G = C @ C.T
-    K: FloatArray = np.asarray(np.linalg.inv(G))
+    dual = np.asarray(np.linalg.pinv(C))
+    K = dual.T @ dual  # the inverse of G, of which rows that nearly depend on each other leave no digits
     if len(C) <= 10:
         subsets = ((np.arange(1, 2 ** len(C))[:, None] >> np.arange(len(C))) & 1).astype(bool)
         upper = min(upper, float(np.sqrt(max(_subset_bound(G, K, S) for S in subsets))))
-    lower = max(answer.factor, _ascend(C, np.asarray(np.linalg.pinv(C)), np.random.default_rng(random_state)))
+    lower = max(answer.factor, _ascend(C, dual, np.random.default_rng(random_state)))
     return lower, max(upper, lower) * (1.0 + 1e-12)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bidual._checks import shown
 from bidual._typing import Array, FloatArray
 from bidual.losses.base import ConeForm, DualBox, Loss
 from bidual.losses.classification import Hinge, Logistic, Margin, MarginLoss, Softmax, SquaredHinge
@@ -52,10 +53,10 @@ def get_loss(loss: str | Loss) -> Loss:
     """The loss named ``loss``, with default parameters, or ``loss`` itself if it is one."""
     if isinstance(loss, Loss):
         return loss
-    if isinstance(loss, str) and loss in LOSSES:
-        return LOSSES[loss]()
+    if isinstance(loss, str) and loss in Loss.registry:
+        return Loss.registry[loss]()
     raise ValueError(
-        f"unknown loss {loss!r}: use one of {', '.join(map(repr, sorted(LOSSES)))}, "
+        f"unknown loss {shown(loss)}: use one of {', '.join(map(repr, sorted(Loss.registry)))}, "
         "or an instance of bidual.losses.Loss"
     )
 
@@ -67,9 +68,10 @@ def encode_classes(loss: Loss, codes: Array, n_classes: int) -> FloatArray:
 
 
 def loss_from_dict(data: dict[str, Any]) -> Loss:
-    """Inverse of :meth:`Loss.to_dict`."""
+    """Inverse of :meth:`Loss.to_dict`: a loss of your own is found once its class is imported."""
     parameters = dict(data)
-    name = parameters.pop("name", None)
-    if name not in LOSSES:
-        raise ValueError(f"unknown loss {name!r} in the model file")
-    return LOSSES[name](**parameters)
+    cls = Loss.registry.find(parameters.pop("name", None))
+    try:
+        return cls(**parameters)
+    except TypeError as error:
+        raise ValueError(f"the loss {cls.name!r} has other parameters than {sorted(parameters)}") from error

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from bidual._checks import as_numbers
+from bidual._registry import Registry
 from bidual._typing import Array, FloatArray
 
 
@@ -68,8 +70,14 @@ class Loss(ABC):
     A new loss needs :meth:`rows`, :meth:`row_gradients` and :meth:`row_conjugates`;
     :meth:`row_curvatures` if it is ``smooth`` (then the convex program is solved by Newton steps), or
     :meth:`cone_form` to hand it to the conic solver in one piece.
+
+    With a :attr:`name` of its own it can be given by that name, and models and certificates of it can be saved, loaded
+    and verified, in any process that has imported its class. Its attributes are its parameters, stored as the
+    arguments of ``__init__``: plain numbers, strings and lists.
     """
 
+    #: All losses that have a name.
+    registry: ClassVar[Registry[Loss]] = Registry("loss")
     #: Name accepted by the estimators, and stored in model files.
     name: ClassVar[str] = "custom"
     #: Whether targets are classes (encoded as -1/+1, or one-hot for a coupled loss).
@@ -82,8 +90,15 @@ class Loss(ABC):
     full_domain: ClassVar[bool] = False
     #: Whether the loss is finite everywhere (an indicator is not).
     finite: ClassVar[bool] = True
+    #: Whether the closed forms of :mod:`bidual.closed_form` are for this loss.
+    formula: ClassVar[bool] = False
     #: Whether one row's outputs interact (softmax) instead of adding up column by column.
     coupled: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            Loss.registry.add(cls.name, cls)
 
     # ---- what a loss states, row by row ----------------------------------------------------
 
@@ -98,6 +113,13 @@ class Loss(ABC):
     @abstractmethod
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         r""":math:`\ell^*(v, y) = \sup_f v^T f - \ell(f, y)` of every row, ``(n,)``; ``inf`` off its domain."""
+
+    def row_sizes(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        r"""The size of the terms of :meth:`row_conjugates` and of :math:`v^T \nabla \ell^*(v)`, ``(n,)``.
+
+        Rounding errors of the conjugate are a few units relative to this.
+        """
+        return np.abs(self.row_conjugates(V, Y)) + (np.abs(V * Y) + V**2).sum(axis=1)
 
     def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         """Diagonal of the Hessian of every row, ``(n, C)``."""
@@ -126,11 +148,15 @@ class Loss(ABC):
     def limit(self) -> Loss:
         r"""The loss of the limit :math:`\beta \to 0`: the indicator of the minimisers of this one.
 
+        An indicator is its own limit.
+
         Raises
         ------
         ValueError
             If the infimum of the loss is not attained.
         """
+        if not self.finite:
+            return self
         raise ValueError(
             f"beta=0 asks for the smallest network of zero loss, but the loss {self.name!r} never "
             "reaches its infimum; use beta > 0, or a loss that does (squared, hinge, ...)"
@@ -146,7 +172,7 @@ class Loss(ABC):
         Regression losses take ``(n,)`` or ``(n, C)`` numbers. Classification losses take class
         codes ``0..K-1`` (or -1/+1) or an array that is already encoded.
         """
-        Y = np.asarray(y, dtype=np.float64)
+        Y = as_numbers("y", y)
         if Y.ndim == 1:
             Y = Y[:, None]
         if Y.ndim != 2:
@@ -182,7 +208,7 @@ class Loss(ABC):
         and are convex, so that shrinking rows towards zero never leaves them.
         """
         V = -w[:, None] * self.clip_rows(-V / w[:, None], Y)
-        if not (self.full_domain or self.coupled):
+        if not self.full_domain:
             V = V * (1 - 4 * np.finfo(float).eps)  # multiplying and dividing by w may end one unit outside
         return self.centre(V, Y, w) if centred else V
 
@@ -206,7 +232,7 @@ class Loss(ABC):
 
     def to_dict(self) -> dict[str, object]:
         """Name and parameters, for model files."""
-        return {"name": self.name, **vars(self)}
+        return {"name": Loss.registry.named(type(self), self.name), **vars(self)}
 
     def __repr__(self) -> str:
         parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())

@@ -11,10 +11,12 @@ from abc import abstractmethod
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit, log_softmax, softmax, xlogy
+from scipy.special import expit, softmax, xlog1py, xlogy
 
 from bidual._typing import Array, FloatArray
 from bidual.losses.base import ConeForm, DualBox, Loss
+
+_EPS = float(np.finfo(float).eps)
 
 
 def one_hot(codes: Array, n_classes: int | None) -> FloatArray:
@@ -99,7 +101,13 @@ class Logistic(MarginLoss):
         return -expit(-m)
 
     def phi_conjugate(self, s: FloatArray) -> FloatArray:
-        return xlogy(s, s) + xlogy(1.0 - s, 1.0 - s)
+        return xlogy(s, s) + xlog1py(1.0 - s, -s)
+
+    def row_sizes(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        # the slope log(s / (1 - s)); where 1 - s is rounding its place is not known, but |log eps| is all there can be
+        s = np.clip(-Y * V, 0.0, 1.0)
+        slope = np.abs(xlogy(s, s)) + np.abs(s * np.log1p(-np.minimum(s, 1.0 - _EPS)))
+        return (slope - self.phi_conjugate(s) + s).sum(axis=1)
 
     def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         return expit(F) * expit(-F)
@@ -244,6 +252,12 @@ class Margin(MarginLoss):
         )
 
 
+def _on_simplex(p: FloatArray, Y: FloatArray) -> FloatArray:
+    """``p - Y`` for rows p on the simplex, from the entries of the other classes alone."""
+    others = np.where(Y > 0, 0.0, p)
+    return np.where(Y > 0, -others.sum(axis=1, keepdims=True), others)
+
+
 class Softmax(Loss):
     r"""Cross-entropy :math:`\log \sum_c e^{f_c} - f_y`.
 
@@ -257,44 +271,59 @@ class Softmax(Loss):
     lipschitz = 0.5
 
     def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
-        return -(Y * log_softmax(F, axis=1)).sum(axis=1)
+        # log(1 + sum of the others), with all digits where these are small
+        ahead = np.where(Y > 0, -np.inf, F - (Y * F).sum(axis=1, keepdims=True))
+        top = np.maximum(ahead.max(axis=1, keepdims=True), 0.0)
+        others = np.exp(ahead - top).sum(axis=1)
+        return top[:, 0] + np.log1p(others + np.expm1(-top[:, 0]))
 
     def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
-        return softmax(F, axis=1) - Y
+        return _on_simplex(softmax(F, axis=1), Y)
 
     def row_curvatures(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         p = softmax(F, axis=1)
-        return p * (1.0 - p)
+        return p * np.where(Y > 0, -_on_simplex(p, Y), 1.0 - p)
 
     def row_hessians(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         p = softmax(F, axis=1)
-        return p[:, :, None] * (np.eye(F.shape[1]) - p[:, None, :])
+        H = -p[:, :, None] * p[:, None, :]
+        H[:, np.arange(F.shape[1]), np.arange(F.shape[1])] = self.row_curvatures(F, Y)
+        return H
 
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
-        p = V + Y
-        inside = (p >= -1e-14).all(axis=1) & (np.abs(p.sum(axis=1) - 1.0) <= 1e-12)
-        return np.where(inside, xlogy(np.maximum(p, 0.0), np.maximum(p, 0.0)).sum(axis=1), np.inf)
+        # The entries of the other classes are p; together with the row's own they sum to zero, up to rounding, and
+        # p of the row's own class is what they leave of one: all digits of small p count.
+        p, total = self._others(V, Y)
+        inside = (p >= 0).all(axis=1) & (total <= 1.0) & (np.abs(V.sum(axis=1)) <= 1e-12)
+        p, total = np.maximum(p, 0.0), np.minimum(total, 1.0)
+        return np.where(inside, xlogy(p, p).sum(axis=1) + xlog1py(1.0 - total, -total), np.inf)
+
+    def row_sizes(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        p, total = self._others(V, Y)
+        slope = np.abs(xlogy(p, p)).sum(axis=1) + np.abs(total * np.log1p(-np.clip(total, 0.0, 1.0 - _EPS)))
+        return slope + np.abs(self.row_conjugates(V, Y)) + total
+
+    def _others(self, V: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Probabilities of the classes other than the row's own (zero for that), and their sum."""
+        p = np.where(Y > 0, 0.0, V)
+        return p, p.sum(axis=1)
 
     def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
-        p = np.maximum(V + Y, 0.0)
-        total = p.sum(axis=1, keepdims=True)
-        return np.where(total > 0, p / np.where(total > 0, total, 1.0), Y) - Y
+        p, _ = self._others(np.maximum(V, 0.0), Y)
+        return _on_simplex(p / np.maximum(p.sum(axis=1, keepdims=True), 1.0), Y)
 
     def moments(self, V: FloatArray, Y: FloatArray, w: FloatArray) -> FloatArray:
-        return np.stack([w @ (Y - V / w[:, None]), w @ Y])
+        return np.stack([V.sum(axis=0), w @ Y])
 
     def centre(self, V: FloatArray, Y: FloatArray, w: FloatArray, moments: FloatArray | None = None) -> FloatArray:
         # V = w (Y - P): the columns of P must carry the mass of the classes. Overfull columns give up
         # the same fraction in every row, and the row hands it to the others: rows stay on the simplex.
-        P = Y - V / w[:, None]
-        mass, wanted = self.moments(V, Y, w) if moments is None else moments
-        surplus = np.maximum(mass - wanted, 0.0)
-        missing = np.maximum(wanted - mass, 0.0)
+        lacking, wanted = self.moments(V, Y, w) if moments is None else moments
+        surplus, missing = np.maximum(-lacking, 0.0), np.maximum(lacking, 0.0)
         if surplus.sum() == 0.0 or missing.sum() == 0.0:
             return V
-        given = P * (surplus / np.maximum(mass, np.finfo(float).tiny))
-        P = P - given + given.sum(axis=1, keepdims=True) * (missing / missing.sum())
-        return w[:, None] * (Y - P)
+        given = (w[:, None] * Y - V) * (surplus / np.maximum(wanted - lacking, np.finfo(float).tiny))
+        return V + given - given.sum(axis=1, keepdims=True) * (missing / missing.sum())
 
     def encode(self, y: Array, n_classes: int | None = None) -> FloatArray:
         y = np.asarray(y)

@@ -26,6 +26,7 @@ class Squared(RegressionLoss):
 
     name = "squared"
     smooth = True
+    formula = True
     full_domain = True
     lipschitz = 1.0
 
@@ -197,6 +198,7 @@ class ExactFit(RegressionLoss):
 
     name = "exact_fit"
     finite = False
+    formula = True
     full_domain = True
 
     def __init__(self, tol: float = 1e-6) -> None:
@@ -211,6 +213,9 @@ class ExactFit(RegressionLoss):
 
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
         return (V * Y).sum(axis=1)
+
+    def limit(self) -> Loss:
+        return self
 
     def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         return Y

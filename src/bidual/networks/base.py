@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bidual._checks import as_numbers
 from bidual._files import write_json
+from bidual._registry import Registry
 from bidual._typing import Array, FloatArray
 from bidual.losses import Loss, get_loss
+from bidual.ranges import check_range
 
 if TYPE_CHECKING:
     import torch
@@ -24,31 +28,57 @@ def normalise_weights(sample_weight: Array | None, n: int) -> FloatArray:
     """Sample weights that sum to one: the mean of DESIGN's normalisation."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = as_numbers("sample_weight", sample_weight)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("sample_weight must be finite and not negative")
-    if not weights.sum() > 0:
+    if not weights.any():
         raise ValueError("sample_weight is zero for every row: nothing to train on")
+    check_range(sample_weight=weights)
     return weights / weights.sum()
+
+
+def far_from_zero(X: FloatArray) -> FloatArray | None:
+    """The middle of each column of X, if rows are further from zero than from each other somewhere; else None."""
+    if X.ndim != 2 or not len(X):
+        return None
+    low, high = X.min(axis=0), X.max(axis=0)
+    middle = 0.5 * low + 0.5 * high
+    return middle if (np.abs(middle) > high - low).any() else None
+
+
+def moved_bias(W: FloatArray, bias: FloatArray, origin: FloatArray) -> FloatArray:
+    """``W @ origin + bias``, exactly rounded: the bias of the same affine map of ``x - origin``."""
+    product = W * origin
+    # what rounding took from the products (Dekker): halves of 26 bits multiply exactly
+    (a, c), (b, d) = _halves(W), _halves(np.broadcast_to(origin, W.shape))
+    rest = ((a * b - product) + a * d + c * b) + c * d
+    return np.array([math.fsum(row) for row in np.column_stack([product, rest, bias])])
+
+
+def _halves(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Upper and lower half of the bits of x (Veltkamp)."""
+    fraction, exponent = np.frexp(x)
+    high = np.ldexp(np.round(np.ldexp(fraction, 26)), exponent - 26)
+    return high, x - high
 
 
 class Network(ABC):
     """A network with fixed weights.
 
     Subclasses hold their weights as attributes and are registered under :attr:`kind`, the name that model
-    files use.
+    files use: a network of your own is read back from a file once its class is imported.
     """
 
     kind: ClassVar[str]
     #: All kinds of network, by name.
-    registry: ClassVar[dict[str, type[Network]]] = {}
+    registry: ClassVar[Registry[Network]] = Registry("kind of network")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "kind" in vars(cls):
-            Network.registry[cls.kind] = cls
+            Network.registry.add(cls.kind, cls)
 
     @property
     @abstractmethod
@@ -65,6 +95,10 @@ class Network(ABC):
     @abstractmethod
     def forward(self, X: FloatArray) -> FloatArray:
         """Outputs ``(n, C)``; where a sample has outputs at several places, ``(n K, C)``."""
+
+    def evaluate(self, X: FloatArray) -> FloatArray:
+        """Outputs as :meth:`forward` has them, with the digits that columns far from zero would cost."""
+        return self.forward(X)
 
     @abstractmethod
     def penalty(self) -> float:
@@ -105,7 +139,7 @@ class Network(ABC):
 
     def check_inputs(self, X: Array) -> FloatArray:
         """X as :meth:`forward` takes it; ValueError if it does not fit."""
-        X = np.asarray(X, dtype=np.float64)
+        X = as_numbers("X", X)
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
             raise ValueError(f"X must have shape (n, d), and the network takes {self.n_inputs} inputs; got {X.shape}")
         return X
@@ -135,7 +169,7 @@ class Network(ABC):
         ``y`` is what the loss encodes: numbers for regression, class codes (or -1/+1) for classification.
         """
         loss = get_loss(loss)
-        F = self.forward(self.check_inputs(X))
+        F = self.evaluate(self.check_inputs(X))
         y = np.asarray(y)
         if len(F) > len(y):  # outputs at several places of a sample
             y = y.ravel() if y.size == len(F) else y.reshape(len(F), -1)
@@ -149,16 +183,16 @@ class Network(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain lists and numbers."""
         weights = {k: None if v is None else np.asarray(v).tolist() for k, v in self.weights().items()}
-        return {"kind": self.kind, "n_inputs": self.n_inputs, "n_outputs": self.n_outputs, "weights": weights}
+        kind = Network.registry.named(type(self), self.kind)
+        return {"kind": kind, "n_inputs": self.n_inputs, "n_outputs": self.n_outputs, "weights": weights}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Network:
         """Inverse of :meth:`to_dict`."""
         kind = data.get("kind")
-        if kind not in cls.registry:
-            raise ValueError(f"unknown kind of network {kind!r}; this version knows {sorted(cls.registry)}")
+        found = cls.registry.find(kind)
         try:
-            return cls.registry[kind]._rebuild(data)
+            return found._rebuild(data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"the description of the {kind} network is incomplete: {error!r}") from error
 

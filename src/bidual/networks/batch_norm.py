@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bidual._typing import Array, FloatArray
-from bidual.networks.base import Network
+from bidual.networks.base import Network, far_from_zero, moved_bias
 from bidual.networks.two_layer import _finite
 
 if TYPE_CHECKING:
@@ -115,6 +115,18 @@ class BatchNormNetwork(Network):
 
     def forward(self, X: FloatArray) -> FloatArray:
         return self.hidden(X) @ self.output_weights + self.intercept
+
+    def evaluate(self, X: FloatArray) -> FloatArray:
+        origin = far_from_zero(X)
+        if origin is None:
+            return self.forward(X)
+        weights = self.weights()
+        if self.position == "before":
+            weights["mean"] = -moved_bias(self.hidden_weights, self.bias_vector - self.mean, origin)
+            weights["hidden_bias"] = None
+        else:
+            weights["hidden_bias"] = moved_bias(self.hidden_weights, self.bias_vector, origin)
+        return BatchNormNetwork(**{**weights, "position": self.position}).forward(X - origin)  # type: ignore[arg-type]
 
     def penalty(self) -> float:
         r""":math:`\tfrac12 \sum_j (\gamma_j^2 + \sigma_j^2 + \|\alpha_j\|^2)`, 000 eq. 3."""

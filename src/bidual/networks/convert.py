@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -67,6 +68,9 @@ def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
     intercept)``, or a mapping with the names of :class:`TwoLayerNetwork`.
     """
     if isinstance(weights, Mapping):
+        names = list(signature(TwoLayerNetwork).parameters)
+        if not set(names[:2]) <= set(weights) <= set(names):
+            raise ValueError(f"weights by name are {names}, of which the first two are needed; got {list(weights)}")
         return TwoLayerNetwork(**weights)
     if len(weights) == 2:
         return TwoLayerNetwork(weights[0], weights[1])

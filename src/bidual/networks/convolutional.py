@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bidual._checks import as_numbers
 from bidual._typing import Array, FloatArray
 from bidual.networks.base import Network
 from bidual.networks.deep import DeepNetwork
@@ -121,7 +122,7 @@ class ConvolutionalNetwork(Network):
         return getattr(self.layer, "hidden_bias", None)
 
     def check_inputs(self, X: Array) -> FloatArray:
-        X = np.asarray(X, dtype=np.float64)
+        X = as_numbers("X", X)
         if self.window.kernel is None and X.ndim != 3:
             raise ValueError(f"X must hold explicit patches (n, K, {self.n_inputs}), got {X.shape}")
         self.window.tensor(X[:1])  # raises if it has the wrong number of axes

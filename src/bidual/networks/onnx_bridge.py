@@ -21,7 +21,7 @@ except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError("this needs ONNX: pip install 'bidual[onnx]'") from error
 
 from bidual._files import write_atomically
-from bidual._typing import Array
+from bidual._typing import Array, FloatArray
 from bidual.networks.base import Network
 from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convolutional import ConvolutionalNetwork
@@ -287,47 +287,118 @@ def _save(path: str | os.PathLike[str], graph: Graph, outputs: list[Any], about:
 
 # ---- reading -----------------------------------------------------------------------------------
 
-#: Operators that do nothing to the numbers of a network.
-_PASSIVE = ("Identity", "Cast", "Dropout", "Flatten", "Reshape", "Squeeze")
+#: Precisions between which a Cast changes no more than rounding.
+_PRECISIONS = tuple(_TYPES.values())
 
 
 def read(path: str | os.PathLike[str]) -> TwoLayerNetwork:
-    """A two-layer ReLU network from a chain of MatMul, Gemm, Add and Relu, as converters write it."""
+    """A two-layer ReLU network from a chain of MatMul, Gemm, Add and Relu, as converters write it.
+
+    The chain is followed from the input to the output: every node must be a link of it.
+    """
     try:
         graph = onnx.load(os.fspath(path), load_external_data=False).graph  # other files stay closed
         constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant":
+                constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     except FileNotFoundError:
         raise
     except Exception as error:  # protobuf raises its own kinds
         raise ValueError(f"{path} is not a readable ONNX file: {type(error).__name__}") from error
-    for node in graph.node:
-        if node.op_type == "Constant":
-            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-    layers: list[list[Any]] = []  # [W (in, out), b] for each layer
-    operators = [node for node in graph.node if node.op_type != "Constant"]
-    relus = []
-    for node in operators:
-        known = [constants[name] for name in node.input if name in constants]
+    links = [node for node in graph.node if node.op_type != "Constant"]
+    try:
+        first, last = _two_layers(graph, links, constants)
+        return TwoLayerNetwork(first.W.T, last.W, hidden_bias=first.b, intercept=last.b)
+    except ValueError as error:
+        held = ", ".join(node.op_type for node in links[:8]) or "nothing"
+        raise ValueError(
+            f"{path} holds {held}; expected two linear layers with a ReLU between them, but {error}"
+        ) from error
+
+
+class _Layer:
+    """``x W + b`` under construction."""
+
+    def __init__(self, W: Array, bias: Array | None) -> None:
+        self.W = _numbers(W, "weights")
+        self.b: FloatArray | None = None
+        if self.W.ndim != 2:
+            raise ValueError(f"weights of shape {self.W.shape} are no matrix")
+        if bias is not None:
+            self.add(bias)
+
+    def add(self, bias: Array) -> None:
+        """One more bias, of one number for each output (or one for all)."""
+        m = self.W.shape[1]
+        b = _numbers(bias, "a bias")
+        if b.shape not in ((), (1,), (m,), (1, m)):
+            raise ValueError(f"a bias of shape {b.shape} does not fit {m} outputs")
+        self.b = np.broadcast_to(b.reshape(-1), m) + (0.0 if self.b is None else self.b)
+
+
+def _two_layers(graph: Any, links: list[Any], constants: dict[str, Array]) -> list[_Layer]:
+    """The two layers; ValueError if the graph is anything but their chain."""
+    inputs = [value.name for value in graph.input if value.name not in constants]
+    if len(inputs) != 1 or len(graph.output) != 1:
+        raise ValueError(f"it has {len(inputs)} inputs and {len(graph.output)} outputs, not one of each")
+    layers: list[_Layer] = []
+    now, activated = inputs[0], False
+    for node in links:
+        if node.domain not in ("", "ai.onnx"):
+            raise ValueError(f"its {node.op_type} is an operator of {node.domain!r}")
+        others = [name for name in node.input if name and name != now]
+        if list(node.input).count(now) != 1 or any(name not in constants for name in others):
+            raise ValueError(f"its {node.op_type} does not follow the node before it")
+        known = [constants[name] for name in others]
         if node.op_type == "Relu":
-            relus.append(len(layers))
-        elif node.op_type in ("MatMul", "Gemm") and known:
+            if len(layers) != 1 or activated:
+                raise ValueError("a ReLU is not between the two layers")
+            activated = True
+        elif node.op_type in ("MatMul", "Gemm"):
+            if node.input[0] != now or len(layers) != activated:
+                raise ValueError("its layers do not alternate with the ReLU")
             layers.append(_layer(node, known))
-        elif node.op_type == "Add" and known and layers:
-            layers[-1][1] = layers[-1][1] + known[0].astype(np.float64).reshape(-1)
-        elif node.op_type not in _PASSIVE:
-            relus = []
-            break
-    if relus != [1] or len(layers) != 2:
-        held = ", ".join(node.op_type for node in operators[:8]) or "nothing"
-        raise ValueError(f"{path} holds {held}; expected two linear layers with a ReLU between them")
-    (W, b), (V, c) = layers
-    return TwoLayerNetwork(W.T, V, hidden_bias=b if np.ndim(b) else None, intercept=c if np.ndim(c) else None)
+        elif node.op_type == "Add":
+            if not layers or (activated and len(layers) == 1):
+                raise ValueError("an Add does not follow a linear layer")
+            layers[-1].add(known[0])
+        elif not _passive(node, known, layers):
+            raise ValueError(f"what its {node.op_type} does is not known here")
+        now = node.output[0]
+    if now != graph.output[0].name or len(layers) != 2:
+        raise ValueError("the chain does not end at the output after two layers")
+    return layers
 
 
-def _layer(node: Any, known: list[Array]) -> list[Any]:
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+def _passive(node: Any, known: list[Array], layers: list[_Layer]) -> bool:
+    """Whether a node changes nothing of a matrix of activations, at inference."""
+    attributes = _attributes(node)
+    if node.op_type in ("Reshape", "Squeeze"):  # of the outputs, which stay where they are
+        C = layers[1].W.shape[1] if len(layers) == 2 else 0
+        return C == 1 or (node.op_type == "Reshape" and C > 1 and np.array_equal(known[0], [-1, C]))
+    return {
+        "Identity": True,
+        "Dropout": not any(np.any(value) for value in known[1:]),  # training_mode
+        "Flatten": attributes.get("axis", 1) == 1,
+        "Cast": attributes.get("to") in _PRECISIONS,
+    }.get(node.op_type, False)
+
+
+def _layer(node: Any, known: list[Array]) -> _Layer:
+    attributes = _attributes(node)
     if attributes.get("transA", 0):
         raise ValueError("a Gemm with a transposed input is no layer of a network")
-    W = known[0].astype(np.float64) * attributes.get("alpha", 1.0)
-    b = known[1].astype(np.float64).reshape(-1) * attributes.get("beta", 1.0) if len(known) > 1 else 0.0
-    return [W.T if attributes.get("transB", 0) else W, b]
+    W = known[0] * attributes.get("alpha", 1.0)
+    bias = known[1] * attributes.get("beta", 1.0) if len(known) > 1 else None
+    return _Layer(W.T if attributes.get("transB", 0) else W, bias)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def _numbers(values: Array, what: str) -> FloatArray:
+    if np.asarray(values).dtype.kind not in "fiu":
+        raise ValueError(f"{what} of type {np.asarray(values).dtype} are not real numbers")
+    return np.asarray(values, dtype=np.float64)

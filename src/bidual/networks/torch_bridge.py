@@ -125,18 +125,26 @@ def two_layer_weights(module: object) -> dict[str, Array | None]:
             + (f"Sequential({', '.join(type(x).__name__ for x in layers)})" if layers else type(module).__name__)
         )
 
-    def numbers(tensor: torch.Tensor | None) -> Array | None:
-        return None if tensor is None else tensor.detach().to("cpu", torch.float64).numpy()
-
     first, _, last = layers
-    output = numbers(last.weight)  # type: ignore[arg-type]
-    assert output is not None
     return {
-        "hidden_weights": numbers(first.weight),  # type: ignore[arg-type]
-        "hidden_bias": numbers(first.bias),  # type: ignore[arg-type]
-        "output_weights": output.T,
-        "intercept": numbers(last.bias),  # type: ignore[arg-type]
+        "hidden_weights": numbers(first.weight),
+        "hidden_bias": None if first.bias is None else numbers(first.bias),
+        "output_weights": numbers(last.weight).T,
+        "intercept": None if last.bias is None else numbers(last.bias),
     }
+
+
+def numbers(tensor: Any) -> Array:
+    """A tensor of weights in double precision; ValueError if it holds anything but real numbers."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"weights must be tensors, got a {type(tensor).__name__}")
+    if tensor.is_complex() or tensor.is_quantized or tensor.layout is not torch.strided:
+        raise ValueError(f"weights must be dense tensors of real numbers, got {tensor.dtype} in {tensor.layout}")
+    if isinstance(tensor, torch.nn.UninitializedParameter | torch.nn.UninitializedBuffer):
+        raise ValueError("the weights of a lazy module have no values yet: run it once")
+    if tensor.is_meta:
+        raise ValueError("the weights are on the device 'meta', where they have no values: load them first")
+    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
 
 
 def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
@@ -162,8 +170,10 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
     if isinstance(content, torch.nn.Module):
         return content
     names = list(content) if isinstance(content, dict) else []
-    weights = [name for name in names if name.endswith("weight")]
-    if len(weights) != 2 or not all(getattr(content[name], "ndim", 0) == 2 for name in weights):
+    weights = [name for name in names if isinstance(name, str) and name.endswith("weight")]
+    expected = {*weights, *(name[: -len("weight")] + "bias" for name in weights)}
+    two = len(weights) == 2 and all(getattr(content[name], "ndim", 0) == 2 for name in weights)
+    if not two or not expected.issuperset(names):
         held = ", ".join(map(str, names[:6])) or type(content).__name__
         if any(getattr(content[name], "ndim", 0) > 2 for name in weights):
             raise ValueError(
@@ -173,9 +183,14 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
         raise ValueError(f"{path} holds {held}, not the weights of two linear layers")
 
     def linear(name: str) -> torch.nn.Linear:
-        bias = content.get(name[: -len("weight")] + "bias")
-        weight = content[name].detach().to(torch.float64).numpy()
-        return _linear(weight, None if bias is None else bias.detach().to(torch.float64).numpy(), torch.float64)
+        weight, bias = numbers(content[name]), content.get(name[: -len("weight")] + "bias")
+        b = None if bias is None else numbers(bias)
+        if b is not None and b.shape != weight.shape[:1]:
+            raise ValueError(
+                f"{path} holds a bias of shape {b.shape} beside {name} of shape {weight.shape}: expected one number "
+                "for each of its rows"
+            )
+        return _linear(weight, b, torch.float64)
 
     return torch.nn.Sequential(linear(weights[0]), torch.nn.ReLU(), linear(weights[1]))
 
@@ -198,4 +213,4 @@ def last_layer(module: torch.nn.Module) -> tuple[Callable[[Array], Array], Array
         module.train(training)
         return np.asarray(H.to("cpu", torch.float64).numpy())
 
-    return features, last.weight.detach().to("cpu", torch.float64).numpy().T
+    return features, numbers(last.weight).T

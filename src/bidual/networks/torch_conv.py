@@ -9,7 +9,7 @@ import torch
 
 from bidual._typing import Array
 from bidual.networks.gated import GatedNetwork
-from bidual.networks.torch_bridge import _linear, batch_norm_layer
+from bidual.networks.torch_bridge import _linear, batch_norm_layer, numbers
 from bidual.networks.two_layer import TwoLayerNetwork
 from bidual.patches import Window, as_filters
 
@@ -190,9 +190,6 @@ def convolutional_arguments(module: Any) -> dict[str, Any]:
         raise ValueError(
             "only convolutions without groups, dilation and with zeros as numeric padding can be converted"
         )
-
-    def numbers(tensor: torch.Tensor) -> Array:
-        return tensor.detach().to("cpu", torch.float64).numpy()
 
     hidden = np.moveaxis(numbers(first.weight), 1, -1).reshape(first.out_channels, -1)
     bias, intercept = (None if t is None else numbers(t) for t in (first.bias, last.bias))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bidual._typing import Array, FloatArray
-from bidual.networks.base import Network
+from bidual.networks.base import Network, far_from_zero, moved_bias
 
 if TYPE_CHECKING:
     import torch
@@ -18,9 +18,16 @@ _BLOCK = 2**22
 
 
 def _finite(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
-    array = np.array(values, dtype=np.float64)
+    wanted = ", ".join("any" if s is None else str(s) for s in shape)
+    try:
+        array = np.array(values)
+        real = array.dtype.kind in "biufO"  # complex numbers would lose a part in silence
+        array = array.astype(np.float64, copy=False) if real else array
+    except (TypeError, ValueError, OverflowError):  # ragged lists, objects that are no numbers, integers beyond all
+        real = False
+    if not real:
+        raise ValueError(f"{name} must hold real numbers in the shape ({wanted})")
     if array.ndim != len(shape) or any(s not in (None, k) for s, k in zip(shape, array.shape, strict=True)):
-        wanted = ", ".join("any" if s is None else str(s) for s in shape)
         raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinity")
@@ -92,6 +99,14 @@ class TwoLayerNetwork(Network):
         rows = max(1, _BLOCK // self.n_neurons)
         blocks = [self.hidden(X[i : i + rows]) @ self.output_weights for i in range(0, len(X), rows)]
         return np.concatenate(blocks) + self.intercept
+
+    def evaluate(self, X: FloatArray) -> FloatArray:
+        origin = far_from_zero(X)
+        if origin is None:
+            return self.forward(X)
+        bias = moved_bias(self.hidden_weights, self.bias_vector, origin)
+        moved = TwoLayerNetwork(self.hidden_weights, self.output_weights, bias, self.intercept, self.free_bias)
+        return moved.forward(X - origin)
 
     def _along_the_line(self, x: FloatArray) -> FloatArray:
         """Outputs for one input, by sums over neurons sorted by their kinks instead of all pairs."""

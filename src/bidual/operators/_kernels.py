@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import float32, float64, int32, int64, njit, uint8, void
 
+from bidual._jit import JIT
 from bidual._typing import Array
 from bidual.operators._lanes import LANES, add, load, prefetch, scaled, store, zeros
 
-JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
 #: Features of one pass: the 256 sums stay in the cache.
 TILE = 64
 #: Numbers in a line of the cache.

@@ -74,12 +74,13 @@ _SHAPE = {
 }
 _CERTIFICATE = {
     "type": "object",
-    "required": ["objective", "lower_bound", "gap", "rigorous", "sentence", "method", "scope"],
+    "required": ["objective", "lower_bound", "gap", "likely_bound", "likely_gap", "sentence", "method", "scope"],
     "properties": {
         "objective": {"type": "number"},
-        "lower_bound": {"type": "number"},
-        "gap": {"type": "number", "minimum": 0},
-        "rigorous": {"type": "boolean"},
+        "lower_bound": {"type": "number", "description": "Proven: no network of the scope has a lower objective."},
+        "gap": {"type": "number", "minimum": 0, "description": "Relative distance of the two, proven."},
+        "likely_bound": {"type": "number", "description": "The same as audited search believes."},
+        "likely_gap": {"type": "number", "minimum": 0},
         "sentence": {"type": "string"},
         "method": {"type": "string"},
         "scope": {"type": "string"},
@@ -98,12 +99,12 @@ FITTED = {
 }
 PATHS = {
     "type": "object",
-    "required": ["betas", "n_neurons", "objectives", "lower_bounds", "shapes"],
+    "required": ["betas", "n_neurons", "objectives", "likely_bounds", "shapes"],
     "properties": {
         "betas": _NUMBERS,
         "n_neurons": _NUMBERS,
         "objectives": _NUMBERS,
-        "lower_bounds": _NUMBERS,
+        "likely_bounds": _NUMBERS,
         "shapes": {"type": "array", "items": _SHAPE},
     },
 }

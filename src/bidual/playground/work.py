@@ -90,7 +90,8 @@ def fit(request: dict[str, Any]) -> dict[str, Any]:
             "objective": c.objective,
             "lower_bound": c.lower_bound,
             "gap": c.gap,
-            "rigorous": c.rigorous,
+            "likely_bound": c.likely_bound,
+            "likely_gap": c.likely_gap,
             "sentence": c.sentence,
             "method": c.method,
             "scope": c.scope,
@@ -109,13 +110,13 @@ def path(request: dict[str, Any]) -> dict[str, Any]:
     if question.activation == "gated":
         points = [question.train(beta, PATH_LIMIT, tol=1e-2) for beta in betas]
     else:
-        options = Options(tol=1e-2, time_limit=PATH_LIMIT, random_state=0, audit=False)
+        options = Options(tol=1e-2, time_limit=PATH_LIMIT, random_state=0, audit=False, prove=False)
         points = list(trace(question.data, betas, "adaptive", options))
     return {
         "betas": betas.tolist(),
         "n_neurons": [point.network.n_neurons for point in points],
         "objectives": [point.certificate.objective for point in points],
-        "lower_bounds": [point.certificate.lower_bound for point in points],
+        "likely_bounds": [point.certificate.likely_bound for point in points],
         "shapes": [shape(question.task, point.network) for point in points],
     }
 

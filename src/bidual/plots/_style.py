@@ -38,6 +38,11 @@ def axes(ax: Any, count: int = 1, size: tuple[float, float] = (6.4, 4.0)) -> Any
 
 
 def claim(certificate: Any) -> str:
-    """Objective and gap in one line."""
-    proof = "proven" if certificate.rigorous else "not proven globally"
-    return f"objective {certificate.objective:.6g}, gap {certificate.gap:.1e} ({proof})"
+    """Objective and gaps in one line."""
+    return f"objective {certificate.objective:.6g}, {gaps(certificate)}"
+
+
+def gaps(certificate: Any) -> str:
+    """What is proven, and what is likely if that is more."""
+    likely = f", likely gap {certificate.likely_gap:.1e}" if certificate.tells_more else ""
+    return f"proven gap {certificate.gap:.1e}{likely}"

@@ -15,17 +15,17 @@ from bidual.solvers import HistoryEntry
 
 
 class HistoryDisplay:
-    """Objective, lower bound and gap against time.
+    """Objective, likely lower bound and likely gap against time: what the search believes on its way.
 
     Parameters
     ----------
-    elapsed, objective, lower_bound : array of shape (k,)
+    elapsed, objective, likely_bound : array of shape (k,)
     tol : float or None
         The gap asked for, as a line.
 
     Attributes
     ----------
-    gap : ndarray of shape (k,)
+    likely_gap : ndarray of shape (k,)
     axes_ : two matplotlib axes: objective and bound above, gap below
     figure_ : matplotlib figure
 
@@ -36,23 +36,23 @@ class HistoryDisplay:
     >>> from bidual.plots import HistoryDisplay
     >>> X, y = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
     >>> display = HistoryDisplay.from_estimator(ReLURegressor(beta=0.01, random_state=0).fit(X, y))
-    >>> bool(display.gap[-1] <= 1e-4)
+    >>> bool(display.likely_gap[-1] <= 1e-4)
     True
     """
 
     def __init__(
-        self, elapsed: FloatArray, objective: FloatArray, lower_bound: FloatArray, tol: float | None = None
+        self, elapsed: FloatArray, objective: FloatArray, likely_bound: FloatArray, tol: float | None = None
     ) -> None:
-        self.elapsed, self.objective, self.lower_bound = (np.asarray(a) for a in (elapsed, objective, lower_bound))
+        self.elapsed, self.objective, self.likely_bound = (np.asarray(a) for a in (elapsed, objective, likely_bound))
         self.tol = tol
-        self.gap = np.array([relative_gap(o, b) for o, b in zip(self.objective, self.lower_bound, strict=True)])
+        self.likely_gap = np.array([relative_gap(o, b) for o, b in zip(self.objective, self.likely_bound, strict=True)])
 
     @classmethod
     def from_history(
         cls, history: Sequence[HistoryEntry], *, tol: float | None = None, plot: bool = True, ax: Any = None
     ) -> HistoryDisplay:
         """Of the ``history`` of a :class:`~bidual.training.Trained`, or ``history_`` of an estimator."""
-        elapsed, objective, bound = np.array([(e.elapsed, e.objective, e.lower_bound) for e in history]).T
+        elapsed, objective, bound = np.array([(e.elapsed, e.objective, e.likely_bound) for e in history]).T
         display = cls(elapsed, objective, bound, tol)
         return display.plot(ax=ax) if plot else display
 
@@ -68,19 +68,17 @@ class HistoryDisplay:
         style = {"lw": 2, "marker": "o", "ms": 3}
         above.plot(self.elapsed, self.objective, color=OURS, label="objective of the network", **style)
         # a bound that says nothing yet would squeeze everything else
-        finite = np.isfinite(self.lower_bound) & (self.lower_bound > 0)
-        above.plot(
-            self.elapsed[finite], self.lower_bound[finite], color=BOUND, label="lower bound on every network", **style
-        )
+        finite = np.isfinite(self.likely_bound) & (self.likely_bound > 0)
+        above.plot(self.elapsed[finite], self.likely_bound[finite], color=BOUND, label="likely lower bound", **style)
         above.set_ylabel("objective")
         above.legend(frameon=False)
-        positive = self.gap > 0
-        below.plot(self.elapsed[positive], self.gap[positive], color=MARK, **style)
+        positive = self.likely_gap > 0
+        below.plot(self.elapsed[positive], self.likely_gap[positive], color=MARK, **style)
         if positive.any():
             below.set_yscale("log")
         if self.tol:
             below.axhline(self.tol, color=MARK, lw=1, ls="--")
             below.annotate("asked for", (self.elapsed[0], self.tol), fontsize=8, color=MARK, va="bottom")
-        below.set(xlabel="seconds", ylabel="relative gap")
+        below.set(xlabel="seconds", ylabel="likely gap")
         self.axes_, self.figure_ = [above, below], above.figure
         return self

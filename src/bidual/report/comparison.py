@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from bidual._typing import Array, FloatArray
-from bidual.architectures import ARCHITECTURES
+from bidual.architectures import Architecture
 from bidual.certificates import Certificate
 from bidual.estimators import ReLUClassifier, ReLURegressor
 from bidual.models import Model
@@ -100,7 +100,7 @@ def _ours(model: Model, random_state: int) -> Any:
     return kind(
         beta=how.beta,
         loss=how.loss,
-        architecture=ARCHITECTURES[how.architecture].of(model.network),
+        architecture=Architecture.registry.find(how.architecture).of(model.network),
         activation=how.activation,
         method=how.method,
         bias=how.bias,

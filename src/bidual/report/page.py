@@ -55,7 +55,7 @@ def page(
     comparison = compare(model, X, y, random_state=random_state) if compare_with_mlp else None
     title = f"{model.target.name}, by a ReLU network"
     sections = [
-        _head(model, title, source),
+        _head(model, title, source, tol),
         _data(model, X, y),
         _fit(model, X, y),
         _proof(model.certificate, tol),
@@ -78,18 +78,16 @@ def page(
 # ---- sections ----------------------------------------------------------------------------------
 
 
-def _head(model: Model, title: str, source: str | None) -> str:
+def _head(model: Model, title: str, source: str | None, tol: float | None) -> str:
     certificate, training = model.certificate, model.training
-    badge = (
-        '<span class="badge">proven</span>'
-        if certificate.rigorous
-        else '<span class="badge open">not proven globally</span>'
-    )
+    close = tol is None or certificate.gap <= tol
+    badge = f'<span class="badge{"" if close else " open"}">proven within {100 * certificate.gap:.2g} %</span>'
     data = f"trained on {training.n_rows} rows" + (f" of {escape(source)}" if source else "")
     facts = {
         "objective": f"{certificate.objective:.6g}",
-        "no network is below" if certificate.rigorous else "lower bound": f"{certificate.lower_bound:.6g}",
-        "relative gap": f"{certificate.gap:.1e}",
+        "lower bound, proven": f"{certificate.lower_bound:.6g}",
+        "proven gap": f"{certificate.gap:.1e}",
+        "likely gap": f"{certificate.likely_gap:.1e}",
         "neurons": str(model.network.n_neurons),
         "time": f"{certificate.elapsed:.2f} s",
     }
@@ -157,25 +155,21 @@ def _proof(certificate: Certificate, tol: float | None) -> str:
         if certificate.beta == 0
         else f"the mean {escape(certificate.loss)} loss plus {certificate.beta:g} times half the sum of squared weights"
     )
+    of = f", {escape(certificate.restrictions)}" if certificate.restrictions else ""
     sentences = [
         f"Training minimises {what}. This network reaches {certificate.objective:.8g}.",
-        {
-            "global": f"No network of this kind, of any width, is below {certificate.lower_bound:.8g}.",
-            "parallel": f"No network made of such branches, however many, is below {certificate.lower_bound:.8g}.",
-            "patterns": f"Among networks on the activation patterns used, none is below {certificate.lower_bound:.8g}.",
-            "gates": f"Among networks with these gates, none is below {certificate.lower_bound:.8g}.",
-        }.get(certificate.scope, f"The lower bound is {certificate.lower_bound:.8g}."),
+        f"No network of this kind, of any width{of}, is below {certificate.lower_bound:.8g}. That is proven, with "
+        f"rounding accounted for ({escape(certificate.method)}): the proven gap is {certificate.gap:.1e}.",
     ]
-    if certificate.rigorous:
-        sentences.append(f"That is proven, with rounding accounted for ({escape(certificate.method)}).")
-    else:
+    if certificate.tells_more:
         sentences.append(
-            f"The bound rests on a search ({escape(certificate.method)}): it is what we believe, not a proof. "
-            "<code>bidual certify</code> tries to prove one."
+            f"The search that trained it ({escape(certificate.likely_method)}) believes that none is below "
+            f"{certificate.likely_bound:.8g}: the likely gap is {certificate.likely_gap:.1e}. That is no proof; "
+            "<code>bidual certify</code> takes more time for one."
         )
     if tol is not None:
-        met = "That is less than" if certificate.gap <= tol else "That is more than"
-        sentences.append(f"The gap is {certificate.gap:.1e}. {met} the {tol:g} asked for.")
+        met = "less" if certificate.likely_gap <= tol else "more"
+        sentences.append(f"The likely gap is {met} than the {tol:g} asked for.")
     sentences.append("It says how well the network was trained, not how well it predicts new rows: see the comparison.")
     return "<h2>What is certain</h2>\n" + "".join(f"<p>{s}</p>" for s in sentences)
 
@@ -183,7 +177,7 @@ def _proof(certificate: Certificate, tol: float | None) -> str:
 def _training(history: Sequence[HistoryEntry] | None, tol: float | None) -> str:
     if not history or len(history) < 3:
         return ""
-    words = "Objective of the network and lower bound on all networks close in on each other."
+    words = "The objective of the network and the lower bound that the search believes in close in on each other."
     return f"<h2>The training</h2>\n<figure>{figures.history(history, tol)}<figcaption>{words}</figcaption></figure>"
 
 

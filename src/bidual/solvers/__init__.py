@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bidual.abilities import Needs, needs
 from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.base import HistoryEntry, Method, Options, Solution
 from bidual.solvers.closed_form import solve_closed_form
@@ -22,8 +23,19 @@ METHODS: dict[str, Method] = {
     "cutting_plane_l1": solve_cutting_plane_l1,
 }
 
+#: What each of them needs of a problem.
+NEEDS: dict[str, Needs] = {
+    "adaptive": needs("finite loss"),
+    "exact": needs("all patterns", ("finite program", "finite loss")),  # several outputs are left to the adaptive one
+    "sampled": needs("finite program"),
+    "closed_form": needs("formula", "squared loss", ("finite loss", "no intercept"), ("one output", "no intercept")),
+    "cutting_plane": needs("ordinary neurons"),
+    "cutting_plane_l1": needs("ordinary neurons"),
+}
+
 __all__ = [
     "METHODS",
+    "NEEDS",
     "FiniteProgram",
     "HistoryEntry",
     "InfeasibleError",

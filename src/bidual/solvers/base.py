@@ -9,8 +9,7 @@ import numpy as np
 
 from bidual._typing import FloatArray
 from bidual.arrangements import Patterns
-from bidual.certificates import DualBound
-from bidual.certificates.oracle import Proof
+from bidual.certificates import Bound
 from bidual.problem import GatedNeurons, Neurons, Problem
 
 #: Up to this many activation patterns are enumerated to prove a bound.
@@ -30,6 +29,7 @@ class Options:
     directions: FloatArray | None = None  # hidden weights of neurons worth a look: those of a similar problem
     max_neurons: int | None = None
     audit: bool = True
+    prove: float | str | bool = "auto"  # seconds for a proof after training; see bidual.solvers.proving
     gates: Patterns | None = None  # of a gated network, or the patterns to use; None: drawn at random
     verbose: int = 0
 
@@ -40,7 +40,7 @@ class HistoryEntry:
 
     elapsed: float
     objective: float
-    lower_bound: float
+    likely_bound: float
     n_neurons: int
 
 
@@ -51,32 +51,27 @@ class Solution:
     Attributes
     ----------
     neurons : Neurons or GatedNeurons
-    bound : DualBound
-        Lower bound on the optimum of ``scope``.
+    bound : Bound
+        Lower bound on the optimum of ``scope``; with a proof, or by local search.
     scope : str
         See :class:`bidual.certificates.Certificate`.
-    rigorous : bool
     method : str
         How the dual constraint was checked, in words.
     status : str
         Why the solver stopped, in words.
     directions : ndarray, shape (k, p), or None
         Hidden weights of neurons that came close to being of use; good starts for a similar problem.
-    proof : (ndarray, Proof) or None
-        A dual point and a proof that bounds its constraint, from which the bound can be computed again.
     """
 
     neurons: Neurons | GatedNeurons
-    bound: DualBound
+    bound: Bound
     scope: str
-    rigorous: bool
     method: str
     status: str
     n_iter: int
     n_patterns: int | None = None
     history: list[HistoryEntry] = field(default_factory=list)
     directions: FloatArray | None = None
-    proof: tuple[FloatArray, Proof] | None = None
 
 
 #: A method of training.

@@ -28,7 +28,6 @@ def solve_closed_form(problem: Problem, options: Options) -> Solution:
         neurons=found.neurons,
         bound=found.bound,
         scope="global",
-        rigorous=True,
         method=f"closed form, {found.theorem}",
         status="solved by a formula",
         n_iter=1,

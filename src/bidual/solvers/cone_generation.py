@@ -17,9 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bidual._memory import require_memory
 from bidual._typing import BoolArray, FloatArray, IntArray
+from bidual._watch import Stopped, watching
 from bidual.arrangements import Patterns
-from bidual.certificates import DualBound, relative_gap
+from bidual.certificates import Bound, relative_gap
 from bidual.certificates.rowwise import RowwiseBounds
 from bidual.problem import Neurons, Problem
 from bidual.progress import closed, note
@@ -27,7 +29,6 @@ from bidual.solvers.adaptive.box_corrective import best_magnitudes
 from bidual.solvers.adaptive.corrective import fit_intercept
 from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, sharper
 from bidual.solvers.base import HistoryEntry, Options
-from bidual.solvers.interrupt import InterruptFlag
 
 #: Entries of all cone constraints beyond which they are not written down, and beyond which this is the faster way (by
 #: a factor of 100 at half a million, unless beta is tiny) to all but tiny gaps.
@@ -47,7 +48,7 @@ class Generated:
     """What came out: neurons in the coordinates of M, the best bound, and how it ended."""
 
     neurons: Neurons
-    bound: DualBound
+    bound: Bound
     status: str
     history: list[HistoryEntry]
 
@@ -88,6 +89,12 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
     """Solve the program on ``patterns`` to the gap ``options.tol``."""
     beta, C = problem.beta, problem.n_outputs
     shape = (2, C, len(patterns))
+    # three square matrices over all directions that a round begins with
+    require_memory(
+        24.0 * (2 * C * len(patterns)) ** 2,
+        f"training on {len(patterns):,} patterns of {len(problem.M):,} rows",
+        "Use a smaller n_patterns, or method='adaptive', which needs no patterns",
+    )
     limit = np.inf if options.time_limit is None else (1.0 - _RESERVE) * options.time_limit
     bounds = RowwiseBounds(problem, patterns)
     witnesses = patterns.witnesses @ problem.basis
@@ -95,19 +102,19 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
     t = np.zeros(len(atoms.U))
     epsilon = first_epsilon(problem)
     intercept = fit_intercept(problem, SmoothedLoss(problem.loss, epsilon) if epsilon else problem.loss)
-    best = DualBound(problem.dual_value(np.zeros_like(problem.Y)), np.zeros_like(problem.Y), 0.0, 0.0)
+    best = Bound.nothing(problem)
     neurons = problem.no_neurons(problem.reduced.shape[1], intercept)
     objective, gap = np.inf, 1.0
     history: list[HistoryEntry] = []
     status = "stopped at max_iter"
-    with InterruptFlag() as interrupt:
-
-        def stop() -> bool:
-            return interrupt.is_set() or time.perf_counter() - began > limit
-
+    with watching(limit - (time.perf_counter() - began)) as watch:
         for _ in range(options.max_iter):
             candidates = atoms.neurons(shape, intercept)
-            step = best_magnitudes(problem, epsilon, candidates, t, 0.01 * min(max(gap, options.tol), 0.1))
+            try:
+                step = best_magnitudes(problem, epsilon, candidates, t, 0.01 * min(max(gap, options.tol), 0.1))
+            except Stopped:
+                status = watch.status
+                break
             intercept, used = step.intercept, step.t > 0
             sums = _sums(atoms.take(used), step.t[used])
             found = sums.neurons(shape, intercept)
@@ -116,7 +123,7 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
                 objective, neurons = value, found
             V = -problem.loss.gradient(step.F, problem.Y, problem.w) if step.V is None else step.V
             V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-            best = max(best, bounds.bound(V, stop), key=lambda b: b.value)
+            best = max(best, bounds.bound(V, watch.late), key=lambda b: b.value)
             gap = relative_gap(objective, best.value)
             history.append(HistoryEntry(time.perf_counter() - began, objective, best.value, len(neurons)))
             if options.verbose:
@@ -131,8 +138,8 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
             if len(history) > _PATIENCE and gap > 0.9 * relative_gap(*_bounds(history[-1 - _PATIENCE])):
                 status = STALLED
                 break
-            if stop():
-                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+            if watch.late():
+                status = watch.status
                 break
             # directions that the dual point came close to, those in use, their sums, and what is missing
             slopes = np.einsum("bi,bi->b", bounds.gradients[atoms.block], atoms.U) / np.linalg.norm(atoms.U, axis=1)
@@ -149,7 +156,7 @@ def generate(problem: Problem, patterns: Patterns, options: Options, began: floa
 
 
 def _bounds(entry: HistoryEntry) -> tuple[float, float]:
-    return entry.objective, entry.lower_bound
+    return entry.objective, entry.likely_bound
 
 
 def _sums(atoms: _Atoms, t: FloatArray) -> _Atoms:

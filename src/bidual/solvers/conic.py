@@ -23,7 +23,7 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._memory import available_memory
+from bidual._memory import require_memory
 from bidual._typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.arrangements.enumerate import Hyperplanes
@@ -120,15 +120,14 @@ class FiniteProgram:
 
     def check_memory(self, available: int | None = None) -> None:
         """Refuse, with the numbers, a program that will not fit."""
-        need, have = self.memory(), available_memory() if available is None else available
-        if need > 0.8 * have:
-            _, C, P, r = self.shape
-            raise MemoryError(
-                f"the convex program on {P:,} patterns ({2 * C * P * r:,} variables, "
-                f"{2 * C * len(self.cone_pairs[0]):,} cone rows) needs about {need / 2**30:.1f} GiB, and "
-                f"{have / 2**30:.1f} GiB are free. Use method='sampled' with a smaller n_patterns, or fewer rows or "
-                "columns"
-            )
+        _, C, P, r = self.shape
+        require_memory(
+            self.memory(),
+            f"the convex program on {P:,} patterns ({2 * C * P * r:,} variables, "
+            f"{2 * C * len(self.cone_pairs[0]):,} cone rows)",
+            "Use method='sampled' with a smaller n_patterns, or fewer rows or columns",
+            available,
+        )
 
     def costs(self, Z: FloatArray) -> FloatArray:
         """What each block costs, ``(2, C, P)``."""

@@ -28,20 +28,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import singledispatch
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bidual._typing import FloatArray
+from bidual._watch import Stopped, Watch, watching
 from bidual.arrangements import Patterns, patterns_of
-from bidual.certificates import lower_bound, relative_gap
+from bidual.certificates import bound_by_norms, lower_bound, relative_gap
 from bidual.certificates.oracle import DualConstraint
+from bidual.certificates.proof import FormulaProof
 from bidual.geometry.extreme_points import ExtremePoints, extreme_points
 from bidual.geometry.relaxation import RelaxedNeurons, relaxed_neurons, relaxed_neurons_joint
 from bidual.geometry.spike_free import SpikeFree, is_spike_free
 from bidual.losses import Loss
-from bidual.problem import HeadProblem, Neurons, NormalisedProblem, Problem
+from bidual.problem import Neurons, Problem
 from bidual.progress import closed, note
 from bidual.solvers.adaptive.box_corrective import best_magnitudes
 from bidual.solvers.adaptive.corrective import Corrected, fit_intercept
@@ -49,7 +50,7 @@ from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, sharp
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.bounding import GlobalBound, global_bound
 from bidual.solvers.finite import dual_point, solve_finite
-from bidual.solvers.interrupt import InterruptFlag
+from bidual.solvers.proving import NORMS
 from bidual.solvers.reduce import reduce_neurons
 
 #: Up to this many lifted rows the tips of the spikes are computed.
@@ -58,13 +59,11 @@ _SPIKES = 5000
 _TIPS = 20
 
 
-@singledispatch
 def solve_cutting_plane(problem: Problem, options: Options) -> Solution:
     """Cutting planes; with several outputs the neurons of eq. 50."""
     return _solve(problem, options, joint=problem.n_outputs > 1)
 
 
-@singledispatch
 def solve_cutting_plane_l1(problem: Problem, options: Options) -> Solution:
     r"""The variant of A.7.3, with :math:`\sum_j \|u_j\| \|\alpha_j\|_1`: each neuron feeds one output.
 
@@ -74,28 +73,23 @@ def solve_cutting_plane_l1(problem: Problem, options: Options) -> Solution:
     return _solve(problem, options, joint=False)
 
 
-def _unknown(problem: NormalisedProblem | HeadProblem, options: Options) -> Solution:
-    raise ValueError(
-        "cutting planes are for ordinary neurons, not for batch normalisation after the ReLU or output weights for "
-        "every position: use method='adaptive'"
-    )
-
-
-for kind in (NormalisedProblem, HeadProblem):
-    solve_cutting_plane.register(kind, _unknown)
-    solve_cutting_plane_l1.register(kind, _unknown)
-
-
 def _solve(problem: Problem, options: Options, joint: bool) -> Solution:
     began = time.perf_counter()
     if not problem.loss.finite:
         return _interpolate(problem, options)
-    planes = _CuttingPlanes(problem, options, joint, began)
-    with InterruptFlag() as interrupt, threadpool_limits(1, user_api="blas"):
-        status = planes.run(interrupt)
+    with threadpool_limits(1, user_api="blas"):
+        with watching(options.time_limit) as watch:
+            planes = _CuttingPlanes(problem, options, joint, began)
+            try:
+                status = planes.run(watch)
+            except Stopped:
+                status = watch.status
         neurons = replace(planes.neurons, U=planes.neurons.U @ problem.basis.T)
         neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
-        found = _certified(problem, planes.V, options, planes.spike_free)
+        try:
+            found = _certified(problem, planes.V, options, planes.spike_free)
+        except Stopped:
+            found = GlobalBound(bound_by_norms(problem, planes.V), NORMS)
     history = [
         *planes.history,
         HistoryEntry(time.perf_counter() - began, problem.objective(neurons), found.bound.value, len(neurons)),
@@ -104,7 +98,6 @@ def _solve(problem: Problem, options: Options, joint: bool) -> Solution:
         neurons=neurons,
         bound=found.bound,
         scope="global",
-        rigorous=found.rigorous,
         method=found.method,
         status=status,
         n_iter=max(1, len(planes.history)),
@@ -118,8 +111,9 @@ def _certified(problem: Problem, V: FloatArray, options: Options, spike_free: Sp
     if spike_free and problem.n_outputs == 1:
         value = relaxed_neurons(problem.reduced, problem.spread(V)).best
         constraint = DualConstraint.at(problem, V)
-        bound = lower_bound(problem, V, value, constraint.safe(value * spike_free.factor))
-        return GlobalBound(bound, "spike-free features, projection on their cone", True)
+        how = "spike-free features, projection on their cone"
+        bound = lower_bound(problem, V, value, constraint.safe(value * spike_free.factor), FormulaProof(how))
+        return GlobalBound(bound, how)
     return global_bound(problem, V, options.random_state)
 
 
@@ -136,12 +130,11 @@ def _interpolate(problem: Problem, options: Options) -> Solution:
         problem, Patterns(active, np.vstack([np.zeros((1, rows.shape[1])), spikes.witnesses])), options
     )
     bound = _certified(problem, found.bound.V, options, spike_free)
-    last = replace(found.history[-1], lower_bound=bound.bound.value)
+    last = replace(found.history[-1], likely_bound=bound.bound.value)
     return replace(
         found,
         bound=bound.bound,
         scope="global",
-        rigorous=bound.rigorous,
         method=bound.method,
         history=[*found.history[:-1], last],
     )
@@ -177,7 +170,7 @@ class _CuttingPlanes:
         self.relaxed = -np.inf
         self.history: list[HistoryEntry] = []
 
-    def run(self, interrupt: InterruptFlag) -> str:
+    def run(self, watch: Watch) -> str:
         """Cut until the relaxed gap is a tenth of the tolerance; why it ended."""
         p, options = self.problem, self.options
         target = 0.1 * options.tol
@@ -197,10 +190,7 @@ class _CuttingPlanes:
             self._note()
             if relative_gap(self.objective, self.relaxed) <= target:
                 return "no neuron of the relaxation is left to add"
-            if interrupt.is_set():
-                return "interrupted"
-            if options.time_limit is not None and time.perf_counter() - self.began > options.time_limit:
-                return "stopped at time_limit"
+            watch.check()
             kept = t > 0 if len(t) > 500 else np.ones(len(t), dtype=bool)
             new = cuts.values > p.beta * (1.0 + 1e-3 * max(best / p.beta - 1.0, 0.0))
             if not new.any():

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bidual._typing import FloatArray
+from bidual._watch import checkpoint
 from bidual.losses import ConeForm
 from bidual.problem import Problem
 from bidual.solvers.conic import ConicResult, FiniteProgram
@@ -57,6 +58,7 @@ def newton(
     value = problem.loss_value(F) + penalty(Z)
     iterations, status = 0, "MaxIterations"
     for _ in range(max_steps):
+        checkpoint()
         model, gradient = _model(problem, F)
         result = solve(model)
         iterations += result.iterations

@@ -8,16 +8,18 @@ from functools import singledispatch
 import numpy as np
 
 from bidual._typing import FloatArray
+from bidual._watch import current
 from bidual.problem import Neurons, ParallelProblem, Problem
 
 #: Pre-activations this small, relative to the row and the neuron, are zero.
 ZERO = 1e-7
 
 
-def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8) -> Neurons:
+def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8, *, merging: bool = True) -> Neurons:
     """Prune neurons that carry nothing, merge those that share a cone (003 Thm 1), keep a basis of the rest.
 
-    ``budget`` is the relative rise of the objective that all of this may cost.
+    ``budget`` is the relative rise of the objective that all of this may cost. Without ``merging`` no neuron changes
+    its direction. When it is time to stop, more neurons are left than there need be.
     """
     objective = problem.objective(neurons)
     if not np.isfinite(objective):  # nothing to compare with
@@ -26,7 +28,9 @@ def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8) -> 
     if problem.objective(nothing) <= objective:
         return nothing
     ceiling = objective + budget * abs(objective)
-    return basis(problem, merge(problem, prune(problem, neurons.balanced(), ceiling), ceiling), ceiling)
+    pruned = prune(problem, neurons.balanced(), ceiling)
+    merged = merge(problem, pruned, ceiling) if merging and not current().late() else pruned
+    return merged if current().late() else basis(problem, merged, ceiling)
 
 
 def prune(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
@@ -66,8 +70,8 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     Phi = contributions(U, heads)
     F, total = Phi.sum(axis=2) + neurons.intercept, float(costs.sum())
     alive = np.ones(len(U), dtype=bool)
-    i = 0
-    while i < len(U):
+    i, watch = 0, current()
+    while i < len(U) and not watch.late():
         conflicts = positive[:, i] @ negative + negative[:, i] @ positive
         partners = np.flatnonzero(alive & (conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
         for j in partners[partners > i] if alive[i] else ():
@@ -110,10 +114,14 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
         return neurons
     units, t = vectors / lengths, lengths.copy()
     active = np.arange(m)
-    while len(active) > 1:
+    watch = current()
+    while len(active) > 1 and not watch.late():
         # A few more vectors than dimensions at a time are sure to be dependent, and cheap to decompose.
         some = active[: len(vectors) + 64]
-        _, sigma, Vt = np.linalg.svd(units[:, some])
+        matrix = units[:, some]
+        if len(matrix) > len(some):  # the left singular vectors would fill a square of the number of rows
+            matrix = np.linalg.qr(matrix, mode="r")
+        _, sigma, Vt = np.linalg.svd(matrix)
         dependences = Vt[int((sigma > 1e-13 * sigma[0]).sum()) :].T
         if not dependences.shape[1]:
             break

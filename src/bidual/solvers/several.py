@@ -6,10 +6,11 @@ import time
 from dataclasses import replace
 from functools import singledispatch
 
-from bidual.certificates.proving import prove
-from bidual.problem import Neurons, Problem
+from bidual._watch import watching
+from bidual.problem import Problem
 from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.base import Options, Solution
+from bidual.solvers.proving import proven
 
 
 @singledispatch
@@ -18,21 +19,11 @@ def solve_several(problem: Problem, options: Options) -> Solution:
     began = time.perf_counter()
     limit = options.time_limit
     half = replace(options, tol=0.3 * options.tol, audit=False, time_limit=None if limit is None else 0.5 * limit)
-    found = solve_adaptive(problem, half)
-    if found.rigorous and found.bound.value >= (1.0 - options.tol) * problem.objective(found.neurons):  # type: ignore[arg-type]
-        return found
-    assert isinstance(found.neurons, Neurons)
-    # the last digits may take branch and bound forever
-    now = time.perf_counter()
-    deadline = now + max(5.0, 2.0 * (now - began)) if limit is None else began + limit
-    V = found.bound.V
-    bound, oracle = prove(problem, V, found.neurons, options.tol, deadline)
-    last = replace(found.history[-1], elapsed=time.perf_counter() - began, lower_bound=bound.value)
-    return replace(
-        found,
-        bound=bound,
-        rigorous=True,
-        method=oracle.method,
-        history=[*found.history, last],
-        proof=(V, oracle.proof),
-    )
+    with watching(limit):
+        found = solve_adaptive(problem, half)
+        # the last digits may take branch and bound forever
+        now = time.perf_counter()
+        deadline = now + max(5.0, 2.0 * (now - began)) if limit is None else began + limit
+        bound, method = proven(problem, found, options.tol, deadline)
+    last = replace(found.history[-1], elapsed=time.perf_counter() - began, likely_bound=bound.value)
+    return replace(found, bound=bound, method=method, history=[*found.history, last])

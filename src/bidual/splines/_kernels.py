@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bidual._jit import JIT
 from bidual._typing import FloatArray, IntArray
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**JIT)
 def linearise(
     v: FloatArray,
     mu: FloatArray,
@@ -65,7 +66,7 @@ def linearise(
     return diagonal, off, rhs
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**JIT)
 def direct(
     v: FloatArray,
     mu: FloatArray,
@@ -99,7 +100,7 @@ def direct(
     return 1.0 / primal if primal > 0 else np.inf, 1.0 / dual if dual > 0 else np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**JIT)
 def gap_after(
     v: FloatArray,
     mu: FloatArray,
@@ -123,7 +124,7 @@ def gap_after(
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**JIT)
 def sums(v: FloatArray, w: FloatArray, piece: IntArray, left: FloatArray, right: FloatArray, K: int) -> FloatArray:
     """Weighted sums of the rows' ``v`` at the knots, ``(K, C)``."""
     n, C = v.shape

@@ -15,11 +15,12 @@ import time
 
 import numpy as np
 
-from bidual.certificates import DualBound
+from bidual._typing import FloatArray
+from bidual.certificates import Bound
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.splines.generation import Generated, Spline
 from bidual.splines.interior import Chain, solve_chain
-from bidual.splines.problem import SplineProblem, spline_norm
+from bidual.splines.problem import KINKS, SplineProblem, spline_norm
 from bidual.splines.rows import Hats, QuadraticRows
 
 _EPS = float(np.finfo(float).eps)
@@ -40,6 +41,7 @@ def exact_fit(problem: SplineProblem, options: Options) -> Generated:
         right[0], right[1:] = slopes[0], delta
     if C == 1:
         least = spline_norm(slopes[:, 0])
+        u = _multipliers(slopes, delta)
     else:
         size = max(float(np.abs(slopes).max(initial=0.0)), np.finfo(float).tiny)
         zero = np.zeros_like(problem.Y)
@@ -55,12 +57,37 @@ def exact_fit(problem: SplineProblem, options: Options) -> Generated:
         status = "solved" if chain.solved else "no further progress in floating point"
         least = _bound(chain, slopes, delta)
     rounding = (64 + 4 * len(g)) * _EPS * (np.linalg.norm(slopes, axis=1).sum() if C > 1 else least)
+    # every slope counts twice at most, and is as uncertain as the distance of its nodes
+    away = problem.away[problem.nodes]
+    rounding += 4.0 * float(np.linalg.norm(slopes, axis=1) @ ((away[1:] + away[:-1]) / hats.spacing))
     chain = Chain(g, right, left, u, z, np.zeros_like(u), 0.0, True, iterations)
     penalty = float(np.linalg.norm(right, axis=1).sum() + np.linalg.norm(left, axis=1).sum())
     spline = Spline(np.arange(len(g)), chain, problem.Y, problem.beta * penalty, np.zeros_like(problem.Y))
-    bound = DualBound(problem.beta * max(0.0, least - rounding), spline.V, problem.beta, problem.beta)
+    V = problem.beta * _dual_point(problem, u, hats.spacing)
+    bound = Bound(problem.beta * max(0.0, least - rounding), V, problem.beta, problem.beta, KINKS)
     history = [HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, pieces)]
     return Generated(spline, bound, history, iterations, status)
+
+
+def _multipliers(slopes: FloatArray, delta: FloatArray) -> FloatArray:
+    """The best m (in front) and u of one output: the dual objective is concave in m, with corners at -1, 0 and 1."""
+
+    def best(m: float) -> FloatArray:
+        return np.concatenate([[[m]], np.where(delta > 0, min(1.0, m + 1.0), max(-1.0, m - 1.0))])
+
+    steps = np.concatenate([slopes[:1], delta])
+    if not len(steps):
+        return steps
+    return max(map(best, (-1.0, 0.0, 1.0)), key=lambda u: float((u * steps).sum()))
+
+
+def _dual_point(problem: SplineProblem, u: FloatArray, spacing: FloatArray) -> FloatArray:
+    r"""V with :math:`\sum_i v_i (x_i - t)_+` equal to u at the nodes t, zero at the last one: second differences."""
+    V = np.zeros_like(problem.Y)
+    steps = np.diff(np.concatenate([u, np.zeros((1, u.shape[1]))]), axis=0)[: len(spacing)] / spacing[:, None]
+    zero = np.zeros((1, u.shape[1]))
+    V[problem.nodes] = np.diff(np.concatenate([zero, steps, zero]), axis=0)
+    return V
 
 
 def _bound(chain: Chain, slopes: np.ndarray, delta: np.ndarray) -> float:

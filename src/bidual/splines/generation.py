@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
-from bidual.certificates import DualBound, relative_gap
+from bidual._watch import watching
+from bidual.certificates import Bound, relative_gap
 from bidual.losses import DualBox
 from bidual.progress import note
 from bidual.solvers.base import HistoryEntry, Options
-from bidual.solvers.interrupt import InterruptFlag
 from bidual.splines.interior import Chain, solve_chain
 from bidual.splines.problem import SplineProblem
 from bidual.splines.rows import BoxRows, Hats, QuadraticRows, SmoothRows, hessians
@@ -55,7 +55,7 @@ class Generated:
     """The best spline, the best bound, and how they came about."""
 
     spline: Spline
-    bound: DualBound
+    bound: Bound
     history: list[HistoryEntry]
     n_iter: int
     status: str
@@ -64,18 +64,14 @@ class Generated:
 def generate(problem: SplineProblem, options: Options) -> Generated:
     """Minimise the problem over all splines."""
     began = time.perf_counter()
-    limit = np.inf if options.time_limit is None else began + options.time_limit
     history: list[HistoryEntry] = []
     knots = _first_knots(problem)
     spline: Spline | None = None
-    bound = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
+    bound = Bound.nothing(problem.dense)
     gap, status, n_iter = np.inf, "stopped at max_iter", 0
     moved: float | None = None
-    with InterruptFlag() as interrupt:
-
-        def stop() -> bool:
-            return interrupt.is_set() or time.perf_counter() > limit
-
+    with watching(options.time_limit) as watch:
+        stop = watch.late
         for _ in range(options.max_iter):
             tol = float(np.clip(0.01 * gap, 0.05 * options.tol, 1e-3))
             floor = 0.05 * options.tol * (1e-3 if spline is None else spline.objective)
@@ -97,7 +93,7 @@ def generate(problem: SplineProblem, options: Options) -> Generated:
                 status = "gap closed"
                 break
             if stop():
-                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+                status = watch.status
                 break
             added = np.setdiff1d(_peaks(values, problem.beta), knots)
             if not len(added):

@@ -25,19 +25,60 @@ minimised over how it goes on beyond the data: a straight line costs its slope o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from bidual._typing import FloatArray, IntArray
-from bidual.certificates import DualBound
-from bidual.certificates.dual import lower_bound
+from bidual.certificates import Bound, lower_bound
+from bidual.certificates.dual import Centring, certain_value
+from bidual.certificates.proof import Proof
 from bidual.losses import Loss
 from bidual.problem import Problem
 
 _EPS = float(np.finfo(float).eps)
 _LONG = float(np.finfo(np.longdouble).eps)
+
+
+@dataclass(frozen=True)
+class LineProblem(Problem):
+    """Rows on a line, sorted, for neurons with free biases: M is their coordinate, with the middle at zero.
+
+    Attributes
+    ----------
+    away : ndarray, shape (n,)
+        Distances of the rows from the line, relative to the length of the data.
+    """
+
+    away: FloatArray = field(default_factory=lambda: np.zeros(0))
+    plain: ClassVar[bool] = False
+
+    @cached_property
+    def spline(self) -> SplineProblem:
+        """The same in the form that splines are trained in."""
+        x = self.M[:, 0]
+        away = self.away * float(x[-1] - x[0]) + 2 * _EPS * np.abs(x)
+        return SplineProblem(x, self.Y, self.w, self.loss, self.beta, away)
+
+
+@dataclass(frozen=True)
+class KinkProof(Proof):
+    """The constraint at every data point, where it is largest: nothing needs to be stored."""
+
+    kind = "kinks"
+
+    def bound(self, problem: Problem, V: FloatArray) -> float:
+        """The largest value, with slack."""
+        if not isinstance(problem, LineProblem):
+            raise ValueError("a proof by kinks is about networks with free biases on rows on a line")
+        return problem.spline.limit(V)
+
+
+#: Why the largest value at the data points is the largest of all, and in words.
+KINKS = KinkProof()
+METHOD = "a kink at every data point priced"
 
 
 @dataclass(frozen=True)
@@ -53,7 +94,7 @@ class SplineProblem:
     loss : Loss
     beta : float
     away : ndarray, shape (n,)
-        Distances of the rows from the line.
+        Distances of the rows from the line, and from where they are without rounding.
     """
 
     x: FloatArray
@@ -99,23 +140,23 @@ class SplineProblem:
         r""":math:`\|1^T V\|`, exactly rounded: what one row would have to give for the sum to be zero."""
         return math.hypot(*(math.fsum(column) for column in V.T))
 
-    def bound(self, V: FloatArray, *, exact: bool = True) -> tuple[DualBound, FloatArray]:
+    def limit(self, V: FloatArray) -> float:
+        """An upper bound on the dual constraint at V."""
+        return float(np.maximum(*self.constraint(V)).max(initial=0.0)) + self.slack(V)
+
+    def bound(self, V: FloatArray, *, exact: bool = True) -> tuple[Bound, FloatArray]:
         """The lower bound that ``V`` proves (after moving it into the domain), and the dual constraint at the nodes.
 
         Unless ``exact`` the best multiple of V is not searched for.
         """
         V = self.loss.dual_point(V, self.Y, self.w, centred=True)
         values = np.maximum(*self.constraint(V))
-        largest = float(values.max(initial=0.0))
-        limit = largest + self.slack(V)
-        # The row that takes up the remainder moves the dual value by its output, of order one in natural units.
-        lost = 1e3 * self.remainder(V) * (1.0 + float(np.abs(self.Y).max(initial=0.0)))
+        largest, limit = float(values.max(initial=0.0)), self.limit(V)
         if exact:
-            bound = lower_bound(self.dense, V, largest, limit)
-        else:
-            c = min(1.0, self.beta / limit) if limit > 0 else 1.0
-            bound = DualBound(self.dense.dual_value(c * V), c * V, largest, limit)
-        return DualBound(bound.value - lost, bound.V, largest, limit), values
+            return lower_bound(self.dense, V, largest, limit, KINKS), values
+        c = min(1.0, self.beta / limit) if limit > 0 else 1.0
+        value = certain_value(self.dense, c * V, Centring.of(self.dense, V).scaled(c))
+        return Bound(value, V, largest, limit, KINKS, c), values
 
 
 def spline_norm(slopes: FloatArray) -> float:

@@ -17,30 +17,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bidual._typing import FloatArray
 from bidual.arrangements import few_patterns
-from bidual.certificates.oracle.base import DualConstraint, OracleBound, Proof
-from bidual.certificates.oracle.cones import ConeProof, ConeSearch
-from bidual.certificates.oracle.exact import NormProof, PatternProof, exact_bound
+from bidual.certificates.oracle.base import DualConstraint, OracleBound
+from bidual.certificates.oracle.cones import RANKS, ConeProof, ConeSearch, safe_bound
+from bidual.certificates.oracle.exact import WeightedPatternProof, exact_bound
 from bidual.certificates.oracle.joint import relaxed_dual
 from bidual.certificates.oracle.layers import LayerProof
 from bidual.certificates.oracle.outputs import RelaxationProof, RelaxationSearch
+from bidual.certificates.proof import Proof, proof_from_dict, proof_to_dict
+from bidual.certificates.stored import PatternProof
 from bidual.problem import Problem
 
 __all__ = [
     "CONE_RANK",
     "METHODS",
+    "ConeProof",
     "DualConstraint",
     "LayerProof",
     "OracleBound",
     "PatternProof",
     "Proof",
+    "RelaxationProof",
     "SignSearch",
+    "WeightedPatternProof",
     "bound_oracle",
     "proof_from_dict",
     "proof_to_dict",
@@ -84,18 +88,19 @@ def _patterns(question: _Question) -> _Answer:
         )
     starts = patterns.witnesses[np.argsort([-constraint.value(u) for u in patterns.witnesses])[:20]]
     u = max([question.u, *(constraint.ascend(u, 100) for u in starts)], key=constraint.value)
-    return _Answer(exact_bound(constraint, patterns), u, f"all {len(patterns)} activation patterns", PatternProof())
+    how = f"all {len(patterns)} activation patterns"
+    return _Answer(exact_bound(constraint, patterns), u, how, WeightedPatternProof(patterns))
 
 
 def _cones(question: _Question) -> _Answer:
-    if question.constraint.rank > 12:
+    if question.constraint.rank > RANKS:
         raise ValueError(
             f"cones cannot cover {question.constraint.rank} dimensions: use method='compact' or method='signs'"
         )
     search = ConeSearch(question.constraint, question.target, question.rtol, question.u)
     search.run(question.deadline)
     method = f"branch and bound over {search.looked} cones"
-    return _Answer(question.constraint.safe(search.bound), search.u, method, search.proof())
+    return _Answer(safe_bound(question.constraint, search.bound), search.u, method, search.proof())
 
 
 def _relaxation(question: _Question, branch: bool) -> _Answer:
@@ -105,9 +110,10 @@ def _relaxation(question: _Question, branch: bool) -> _Answer:
 
 
 def _found(constraint: DualConstraint, search: RelaxationSearch) -> _Answer:
-    leaves = sum(len(tree.multipliers()) for tree in search.trees)
+    leaves = sum(sum(row < 0 for row in tree.rows()) for tree in search.trees)
     method = "relaxation" if leaves == len(search.trees) else f"relaxation on {leaves} parts of the ball"
-    return _Answer(constraint.safe(search.bound), search.u, method, search.proof())
+    proof = search.proof()
+    return _Answer(proof.evaluate(constraint), search.u, method, proof)
 
 
 def _compact(question: _Question) -> _Answer:
@@ -195,7 +201,7 @@ def bound_oracle(
 
 
 def _nothing(question: _Question) -> _Answer:
-    return _Answer(NormProof().evaluate(question.constraint), question.u, "no row carries weight", NormProof())
+    return _Answer(question.constraint.safe(0.0), question.u, "no row carries weight", WeightedPatternProof())
 
 
 def _ask(
@@ -243,23 +249,6 @@ class SignSearch:
     def told(self) -> OracleBound:
         """What is proven so far."""
         constraint = self.question.constraint
-        answer = _nothing(self.question) if self.search is None else _found(constraint, self.search)
-        return _told(self.problem, self.V, constraint, answer)
-
-
-_PROOFS: dict[str, type[Proof]] = {
-    cls.kind: cls for cls in (ConeProof, LayerProof, NormProof, PatternProof, RelaxationProof)
-}
-
-
-def proof_to_dict(proof: Proof) -> dict[str, Any]:
-    """A proof as plain numbers, lists and strings."""
-    return {"kind": proof.kind, **proof.to_dict()}
-
-
-def proof_from_dict(data: dict[str, Any]) -> Proof:
-    """Inverse of :func:`proof_to_dict`."""
-    kind = data.get("kind")
-    if kind not in _PROOFS:
-        raise ValueError(f"unknown kind of proof {kind!r}: expected one of {', '.join(map(repr, _PROOFS))}")
-    return _PROOFS[kind].from_dict(data)
+        if self.search is None:
+            return _told(self.problem, self.V, constraint, _nothing(self.question))
+        return _told(self.problem, self.V, constraint, _found(constraint, self.search))

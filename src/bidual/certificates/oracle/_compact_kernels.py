@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# No fastmath: the same multipliers must come out on every run.
-_JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
+from bidual._jit import JIT
 
 #: Pairs that the quasi-Newton method remembers.
 _MEMORY = 12
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _invert(A, inverse):  # type: ignore[no-untyped-def]
     """Inverse and log-determinant of a positive definite matrix, which is overwritten; False if it is not."""
     d = A.shape[0]
@@ -41,7 +40,7 @@ def _invert(A, inverse):  # type: ignore[no-untyped-def]
     return True, logdet
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _best_mu(Q, b, tau, mu, u, U):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\mu + b^T (\mu I - Q)^{-1} b / 4 - \tau \log\det(\mu I - Q)`, starting from ``mu``.
 
@@ -90,7 +89,7 @@ def _best_mu(Q, b, tau, mu, u, U):  # type: ignore[no-untyped-def]
     return mu, logdet
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def evaluate(x, X, w, n_plus, n_minus, b0, cuts, tau, eps, mu, gradient, diagonal, u, U):  # type: ignore[no-untyped-def]
     r"""Value of the smoothed bound, the bound itself, gradient and rough diagonal of the Hessian.
 
@@ -197,7 +196,7 @@ def evaluate(x, X, w, n_plus, n_minus, b0, cuts, tau, eps, mu, gradient, diagona
     return bound + smooth - tau * logdet, bound
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def minimise(x, X, w, n_plus, n_minus, b0, cuts, tau, eps, mu, max_iter, enough, tol, u, U):  # type: ignore[no-untyped-def]
     """Quasi-Newton steps (L-BFGS) on ``x`` in place; the smallest bound seen, its point in ``x``, and evaluations.
 

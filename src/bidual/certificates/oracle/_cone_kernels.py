@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bidual._jit import JIT
 from bidual.certificates.oracle._conic_kernels import conic_bound, spectral_bound
-
-# No fastmath: proofs rest on how sums are rounded.
-_JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 #: Rows are on a side of a cone only if they are by this much, relative to their norm.
 AMBIGUOUS = 1e-12
+#: Generators of a cone have no product below minus this; rounding, were it to grow, would be caught.
+TILT = 1e-14
+#: Halvings of an orthant at most.
+DEEPEST = 1000
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-untyped-def]
     r"""Bound of :math:`c^T u + \sum_i v_i (t_i)_+` over a cone, and its value at the point :math:`\sum_k a_k w_k`.
 
@@ -103,7 +105,7 @@ def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-unt
     return bound, value
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore[no-untyped-def]
     r"""Bound of :math:`\|C u + \sum_i G_i (t_i)_+\|` over a cone, and its value at the point :math:`\sum_k a_k w_k`.
 
@@ -169,7 +171,7 @@ def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore
     return bound, value
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _settle(T, v, rows, m, tol, X, G, active):  # type: ignore[no-untyped-def]
     """Drop the rows that are on one side of the cone, adding those on the positive side to ``active``; rows left."""
     d, C = X.shape[1], G.shape[1]
@@ -196,7 +198,7 @@ def _settle(T, v, rows, m, tol, X, G, active):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def _edge(T, v, m, K, curvature):  # type: ignore[no-untyped-def]
     """The pair of generators between which most weight changes its side, and that weight."""
     d = K.shape[0]
@@ -211,13 +213,27 @@ def _edge(T, v, m, K, curvature):  # type: ignore[no-untyped-def]
     return best, first, second
 
 
-@njit(**_JIT)
+@njit(**JIT)
 def search_cones(  # type: ignore[no-untyped-def]
-    X, tol, weights, generators, sides, bounds, threshold, final, budget, out_generators, out_sides, out_bounds, best_u
+    X,
+    tol,
+    weights,
+    generators,
+    sides,
+    levels,
+    bounds,
+    threshold,
+    final,
+    budget,
+    out_generators,
+    out_sides,
+    out_levels,
+    out_bounds,
+    best_u,
 ):
     r"""Branch and bound, depth first, below each of the given cones.
 
-    A cone is spanned by the d unit rows of ``generators[f]``; the function on it is
+    A cone is spanned by the d unit rows of ``generators[f]``, made by ``levels[f]`` halvings; the function on it is
     :math:`\|\sum_i G_i (x_i^T u)_+\|` with ``G = weights[sides[f]]`` of several columns, or
     :math:`\sum_i G_i (x_i^T u)_+` if there is one. Cones with a bound above ``threshold`` are halved; the others, and
     those left when ``budget`` cones have been looked at, are returned, except for those with a bound below ``final``.
@@ -238,7 +254,8 @@ def search_cones(  # type: ignore[no-untyped-def]
     count = np.empty(depth, np.int64)
     active = np.empty((depth, C, d))
     ceiling = np.empty(depth)
-    lin, a = np.empty(d), np.empty(d)
+    level = np.empty(depth, np.int64)
+    lin, a, near = np.empty(d), np.empty(d), np.empty(d)
     n_out, looked = 0, 0
     floor, best = 0.0, 0.0
     for f in range(len(generators)):
@@ -246,6 +263,7 @@ def search_cones(  # type: ignore[no-untyped-def]
         top = 0
         W[0] = generators[f]
         ceiling[0] = bounds[f]
+        level[0] = levels[f]
         if looked < budget:
             for k in range(d):
                 for i in range(N):
@@ -293,7 +311,22 @@ def search_cones(  # type: ignore[no-untyped-def]
                     leaf = True
                 else:
                     weight, one, two = _edge(T[top], v[top], m, K[top], ceiling[top] if C > 1 else 0.0)
-                    if weight <= 0.0 or K[top, one, two] > 1.0 - 1e-14:  # nothing to halve: the bound stays
+                    good = weight > 0.0 and K[top, one, two] <= 1.0 - 1e-14 and level[top] < DEEPEST
+                    if good:
+                        middle = W[top, one] + W[top, two]
+                        size = 0.0
+                        for j in range(d):
+                            size += middle[j] * middle[j]
+                        size = np.sqrt(size)
+                        for j in range(d):
+                            middle[j] /= size
+                        for k in range(d):
+                            s = 0.0
+                            for j in range(d):
+                                s += W[top, k, j] * middle[j]
+                            near[k] = s
+                            good = good and s >= -TILT
+                    if not good:  # nothing to halve: the bound stays
                         floor = max(floor, ceiling[top])
                         top -= 1
                         continue
@@ -301,6 +334,7 @@ def search_cones(  # type: ignore[no-untyped-def]
                 if ceiling[top] > final:
                     out_generators[n_out] = W[top]
                     out_sides[n_out] = sides[f]
+                    out_levels[n_out] = level[top]
                     out_bounds[n_out] = ceiling[top]
                     n_out += 1
                 else:
@@ -309,20 +343,18 @@ def search_cones(  # type: ignore[no-untyped-def]
                 continue
             # The upper half goes one up the stack, the lower half takes the place of the cone itself.
             m = count[top]
-            size = 0.0
-            middle = W[top, one] + W[top, two]
-            for j in range(d):
-                size += middle[j] * middle[j]
-            size = np.sqrt(size)
             up = top + 1
             ceiling[up] = ceiling[top]
-            for j in range(d):
-                middle[j] /= size
+            level[top] += 1
+            level[up] = level[top]
             for k in range(d):
                 for i in range(m):
                     T[up, k, i] = T[top, k, i]
             for i in range(m):
-                t = (T[top, one, i] + T[top, two, i]) / size
+                # afresh, not from the ends of the edge: errors would grow from level to level
+                t = 0.0
+                for j in range(d):
+                    t += middle[j] * X[rows[top, i], j]
                 T[up, two, i] = t
                 T[top, one, i] = t
                 v[up, i] = v[top, i]
@@ -332,13 +364,14 @@ def search_cones(  # type: ignore[no-untyped-def]
             K[up] = K[top]
             W[up, two] = middle
             W[top, one] = middle
+            own = 0.0
+            for j in range(d):
+                own += middle[j] * middle[j]
             for half, new in ((top, one), (up, two)):
                 for k in range(d):
-                    s = 0.0
-                    for j in range(d):
-                        s += W[half, k, j] * middle[j]
-                    K[half, k, new] = s
-                    K[half, new, k] = s
+                    K[half, k, new] = near[k]
+                    K[half, new, k] = near[k]
+                K[half, new, new] = own
                 count[half] = _settle(T[half], v[half], rows[half], m, tol, X, G, active[half])
             top = up
     return n_out, floor, best, looked

@@ -9,28 +9,19 @@ Local search finds lower bounds on g; a certificate needs upper bounds, and a pr
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
+from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, ClassVar
+from functools import cached_property
 
 import numpy as np
 
-from bidual._cores import cores
-from bidual._typing import FloatArray
+from bidual._rounding import VANISHED, gamma, stretch
+from bidual._typing import FloatArray, IntArray
+from bidual.certificates.proof import Proof
 from bidual.problem import Problem
 
 #: Directions improved by an ascent before the search begins.
 _STARTS = 12
-#: Every bound is raised by this much, relative to itself, on top of the slack of the rows.
-INFLATION = 1e-10
-
-
-@cache
-def threads() -> ThreadPoolExecutor:
-    """Threads for compiled work, one for each core."""
-    return ThreadPoolExecutor(cores(), thread_name_prefix="bidual-oracle")
 
 
 @dataclass(frozen=True)
@@ -44,40 +35,59 @@ class DualConstraint:
     G : ndarray, shape (N, C)
         Their weights; equal rows are taken together, which changes nothing and tightens every relaxation.
     basis : ndarray, shape (p, r)
-        Orthonormal; ``basis @ u`` is the direction u in the coordinates of M.
+        Orthonormal up to rounding; ``basis @ u`` is the direction u in the coordinates of M.
+    stretch : float
+        At least its spectral norm.
     slack : float
-        What rounding and the change of coordinates may hide from a bound.
+        What rounding and the change of coordinates may hide from a bound, see :meth:`safe`.
+    group : ndarray of int, shape (N',)
+        For every row of M the row of X that it is taken together with, -1 for idle ones.
     """
 
     X: FloatArray
     G: FloatArray
     basis: FloatArray
+    stretch: float
     slack: float
+    group: IntArray
 
     @classmethod
-    def at(cls, problem: Problem, V: FloatArray) -> DualConstraint:
-        """The constraint of ``problem`` at the dual point ``V (n, C)``."""
+    def at(cls, problem: Problem, V: FloatArray, group: IntArray | None = None) -> DualConstraint:
+        r"""The constraint of ``problem`` at the dual point ``V (n, C)``.
+
+        Rows are taken together that are equal, or as a ``group`` says: what they differ by is slack then.
+
+        With the matrices X, B, G as they are in memory, whatever rounding has made of them, and for every u in the unit
+        ball, :math:`m_i^T u = x_i^T (B^T u) + (m_i - B x_i)^T u`, where :math:`x_i` is the row of X that stands for
+        row i. So the constraint is at most that of (X, G), times :math:`\|B\|_2`, plus
+        :math:`\sum_i \|(|A|^T|V|)_i\| \|m_i - B x_i\|`. The residuals are computed up to
+        :math:`\gamma_{r+1} (\|m_i\| + \|x_i\| \|B\|_F)`. G sums up at most n + N terms, an error of
+        :math:`\gamma_{n+N} \sum_i \|(|A|^T|V|)_i\| \|m_i\|`; a few units more are those of the data (M and V were
+        divided by scales) and of the norms.
+        """
+        if not problem.plain:
+            raise ValueError(
+                "the oracles know neurons that compute (Mu)_+ on the rows of M, pooled: no normalised ones, no branches"
+            )
         V = np.asarray(V, dtype=np.float64)
         if V.shape != problem.Y.shape:
             raise ValueError(f"V must have the shape of the targets, {problem.Y.shape}; got {V.shape}")
         if not np.isfinite(V).all():
             raise ValueError("V contains NaN or infinity: it is no dual point")
-        G, M = problem.spread(V), problem.M
-        basis = problem.basis
+        M, weights, basis = problem.M, problem.spread(V), problem.basis
         if basis.shape[1]:
-            basis = basis @ np.linalg.svd(problem.reduced, full_matrices=False)[2].T
+            basis = basis @ problem.axes[1].T
+        p, r = basis.shape
         X = M @ basis
-        r = X.shape[1]
-        # sums over the rows, coordinates, and halvings of cones are rounded
-        relative = (len(M) + 4 * r + 200) * np.finfo(float).eps
-        lost = np.linalg.norm(M - X @ basis.T, axis=1) + relative * problem.row_norms
-        slack = float(np.linalg.norm(G, axis=1) @ lost)
-        M, group = np.unique(M, axis=0, return_inverse=True)
-        X = M @ basis
-        merged = np.zeros((len(M), G.shape[1]))
-        np.add.at(merged, group.ravel(), G)
-        used = X.any(axis=1) & merged.any(axis=1)
-        return cls(np.ascontiguousarray(X[used]), np.ascontiguousarray(merged[used]), basis, slack)
+        group = _equal_rows(X, M, weights) if group is None else _checked_group(group, len(M))
+        kept, first = group >= 0, _first_of(group)
+        G, mass = np.zeros((len(first), weights.shape[1])), np.linalg.norm(problem.spread(np.abs(V)), axis=1)
+        np.add.at(G, group[kept], weights[kept])
+        residual = np.linalg.norm(M[kept] - X[first][group[kept]] @ basis.T, axis=1)
+        relative = gamma((r + 2) * (3 + np.sqrt(r))) + gamma(len(V) + 2 * len(M) + 2 * p + 16)
+        slack = float(mass[kept] @ residual + relative * (mass @ problem.row_norms)) + _idle(M[~kept], weights[~kept])
+        slack = slack * (1.0 + gamma(len(M) + p + 4)) + problem.vanished(V)
+        return cls(np.ascontiguousarray(X[first]), G, basis, stretch(basis), slack, group)
 
     @property
     def rank(self) -> int:
@@ -99,9 +109,18 @@ class DualConstraint:
         size = float(np.linalg.norm(u))
         return float(np.linalg.norm(self.G.T @ np.maximum(self.X @ u, 0.0))) / size if size > 0 else 0.0
 
-    def safe(self, bound: float) -> float:
-        """A bound in exact arithmetic on ``X`` as a bound on the constraint itself."""
-        return float(bound * (1.0 + INFLATION) + self.slack)
+    @cached_property
+    def mass(self) -> float:
+        r""":math:`\sum_i \|g_i\| \|x_i\|`, not rounded down: at least the slope of the function, and its values."""
+        size = float(np.linalg.norm(self.G, axis=1) @ self.row_norms)
+        return size * (1.0 + gamma(len(self.X) + self.rank + self.n_outputs + 4)) + VANISHED * bool(len(self.X))
+
+    def safe(self, bound: float, units: float = 0.0) -> float:
+        r"""A bound on the function of X and G as one on the constraint, see :meth:`at`.
+
+        It may be off by :math:`\gamma_{units}` of the :attr:`mass`.
+        """
+        return float((bound + gamma(units + 4) * self.mass) * self.stretch + self.slack)
 
     def start(self, incumbent: FloatArray | None = None) -> FloatArray:
         """A good direction: ascents from the best of ``incumbent`` (in the coordinates of M), axes and rows."""
@@ -141,30 +160,55 @@ class DualConstraint:
         return u
 
 
-class Proof(ABC):
-    """Everything needed to evaluate an upper bound again, without the search that found it."""
+def _equal_rows(X: FloatArray, M: FloatArray, G: FloatArray) -> IntArray:
+    """Equal rows of M numbered in the order of their appearance, -1 where a row or its weight is zero."""
+    group = np.unique(M, axis=0, return_inverse=True)[1].ravel()
+    merged = np.zeros((len(M), G.shape[1]))
+    np.add.at(merged, group, G)
+    used = X.any(axis=1) & merged[group].any(axis=1)
+    _, first, group[used] = np.unique(group[used], return_index=True, return_inverse=True)
+    group[used] = np.argsort(np.argsort(first, kind="stable"), kind="stable")[group[used]]
+    group[~used] = -1
+    return group
 
-    #: The name in files.
-    kind: ClassVar[str]
+
+def _checked_group(group: IntArray, n_rows: int) -> IntArray:
+    """A group from a file, if it is one of so many rows."""
+    numbers = np.unique(group[group >= 0])
+    if len(group) != n_rows or not np.array_equal(numbers, np.arange(len(numbers))):
+        raise ValueError(f"the proof is about {len(group)} rows, these data have {n_rows}: give those it was made for")
+    return group
+
+
+def _idle(M: FloatArray, weights: FloatArray) -> float:
+    """What rows that are left out may add to the constraint: where equal ones cancel each other, nothing."""
+    rows, group = np.unique(M, axis=0, return_inverse=True)
+    merged = np.zeros((len(rows), weights.shape[1]))
+    np.add.at(merged, group.ravel(), weights)
+    return float(np.linalg.norm(merged, axis=1) @ np.linalg.norm(rows, axis=1))
+
+
+def _first_of(group: IntArray) -> IntArray:
+    """The first row of each group."""
+    numbers, first = np.unique(group, return_index=True)
+    return first[numbers >= 0]
+
+
+class ConstraintProof(Proof):
+    """A proof about the constraint of neurons :math:`A (Mu)_+`, whatever the data."""
 
     def bound(self, problem: Problem, V: FloatArray) -> float:
         """A bound on the constraint of ``problem`` at ``V``."""
-        if not problem.plain:
-            raise ValueError(f"a proof by {self.kind} says nothing about the neurons of this architecture")
-        return self.evaluate(DualConstraint.at(problem, V))
+        constraint = self.constraint(problem, V)
+        return self.evaluate(constraint) if len(constraint.X) else constraint.safe(0.0)
+
+    def constraint(self, problem: Problem, V: FloatArray) -> DualConstraint:
+        """The constraint that the proof is about."""
+        return DualConstraint.at(problem, V)
 
     @abstractmethod
     def evaluate(self, constraint: DualConstraint) -> float:
         """The upper bound on the constraint that this proves, slack included. Holds for *any* constraint."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-
-    @classmethod
-    @abstractmethod
-    def from_dict(cls, data: dict[str, Any]) -> Proof:
-        """Inverse of :meth:`to_dict`."""
 
 
 @dataclass(frozen=True)
@@ -196,11 +240,6 @@ class OracleBound:
         """``bound / value``, at least one."""
         return max(1.0, self.bound / self.value) if self.value > 0 else np.inf if self.bound > 0 else 1.0
 
-    @property
-    def rigorous(self) -> bool:
-        """Whether anything was proven."""
-        return bool(np.isfinite(self.bound))
-
     def recheck(self, problem: Problem, V: FloatArray) -> float:
         """The upper bound, evaluated again from the proof alone."""
-        return self.proof.evaluate(DualConstraint.at(problem, V))
+        return self.proof.bound(problem, V)

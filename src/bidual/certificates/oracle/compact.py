@@ -23,7 +23,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bidual._rounding import TINY, VANISHED, cholesky_error, gamma
 from bidual._typing import Array, FloatArray, IntArray
+from bidual._watch import checkpoint
 
 #: Smoothing (log-determinant, entropy) of the stages of the minimisation.
 STAGES = ((0.3, 1.0), (0.1, 0.3), (0.03, 0.1), (0.01, 0.03), (0.003, 0.01), (0.001, 0.003))
@@ -31,6 +33,8 @@ STAGES = ((0.3, 1.0), (0.1, 0.3), (0.03, 0.1), (0.01, 0.03), (0.003, 0.01), (0.0
 CUTS = 20
 #: Multipliers in logarithms are kept in this range.
 _RANGE = 30.0
+#: Those of a file may be anything, but their exponentials must not overflow.
+_FAR = 200.0
 #: Where the multipliers (logarithms) of new cuts start: they must not spoil what is known.
 _NEW = -6.0
 
@@ -60,8 +64,14 @@ class Side:
 
     @classmethod
     def of(cls, X: FloatArray, v: FloatArray, scale: float) -> Side:
-        r"""The function :math:`\sum_i v_i (x_i^T u)_+` of non-zero rows, about as large as ``scale``."""
-        norms = np.linalg.norm(X, axis=1)
+        r"""The function :math:`\sum_i v_i (x_i^T u)_+` of non-zero rows, about as large as ``scale``.
+
+        The unit rows are a little shorter than one, because the relaxation needs :math:`|t_i| \le 1`. The function is
+        that of ``v`` and ``X`` up to :math:`\gamma_3 \sum_i |v_i| \|x_i\|`: three roundings in each coefficient.
+        """
+        if not 0.0 < scale < np.inf:
+            raise ValueError(f"the scale of a relaxation must be positive, got {scale}")
+        norms = np.linalg.norm(X, axis=1) * (1.0 + gamma(X.shape[1] + 8))
         return cls(X / norms[:, None], v * norms / scale, scale, np.zeros(len(X), dtype=np.int8))
 
     def where(self, row: int, sign: int) -> Side:
@@ -164,6 +174,7 @@ def relax(
     x = np.array(start, dtype=np.float64)
     u, U, mu = np.zeros(r), np.zeros((r, r)), np.ones(1)
     for tau, eps in stages:
+        checkpoint()
         bound, _ = _compact_kernels.minimise(
             x, X, w, len(plus), len(minus), side.linear, side.cuts, tau / r, eps, mu, max_iter,
             enough / side.scale, tol, u, U,
@@ -186,55 +197,64 @@ def inherit(side: Side, x: FloatArray, row: int) -> FloatArray:
 
 
 def prove(side: Side, x: Array) -> float:
-    r"""The bound that multipliers prove, whatever they are, rounding included.
+    r"""The bound that multipliers prove, whatever they are, rounding included; infinite if they prove nothing.
 
     For every vector z and :math:`A = \mu I - Q \succeq 0`, :math:`b^T u - u^T A u \le z^T A z + \|b - 2 A z\|` on the
-    unit ball; so nothing rests on how well a linear system was solved. That A is positive semidefinite is shown by
-    the Cholesky factors of A less what rounding can do.
+    unit ball; so nothing rests on how well a linear system was solved, and s, (k, p, m), :math:`\lambda` and
+    :math:`\Lambda` are what they are in memory.
+
+    What is rounded: Q, b and the constant are sums of at most :math:`K = N + F^2 + 2 r + 16` products (F cuts) of
+    rows no longer than one, with coefficients that sum up to S in absolute values; so they are off by at most
+    :math:`e = \gamma_K S` in norm. That :math:`A \succeq 0` is shown by the Cholesky factors of A less e and less
+    what they may hide (:func:`bidual._rounding.cholesky_error`). The value at z is off by :math:`e (1 + \|z\|)^2`
+    for that of A and b, and by :math:`\gamma_{2r+8} (\|b\| + 2 \|A\|_F \|z\| + \|A\|_F \|z\|^2)` for its own sums.
     """
-    eps = np.finfo(float).eps
     plus, minus = side.plus, side.minus
     r, F = side.X.shape[1], len(side.fixed)
     sizes = [len(plus), 3 * len(minus), F, F * (F - 1) // 2, F * r]
     if len(x) != sum(sizes):
         raise ValueError(f"{len(x)} multipliers do not belong to this problem, which has {sum(sizes)}")
-    log_s, logits, log_lam, log_pairs, y = np.split(x.astype(np.float64), np.cumsum(sizes[:-1]))
-    s = np.exp(log_s)
+    x = x.astype(np.float64)
+    if not np.isfinite(x).all():
+        return np.inf
+    log_s, logits, log_lam, log_pairs, y = np.split(np.clip(x, -_FAR, _FAR), np.cumsum(sizes[:-1]))
+    s, lam, pairs = np.exp(log_s), np.exp(2 * log_lam), np.zeros((F, F))
+    const = 0.25 * float((side.w[plus] / s).sum())
+    pairs[np.tril_indices(F, -1)] = np.exp(log_pairs)
     shares = np.exp(logits.reshape(-1, 3) - logits.reshape(-1, 3).max(axis=1, keepdims=True, initial=-np.inf))
-    shares /= shares.sum(axis=1, keepdims=True) * (1.0 + 8 * eps)
+    shares /= shares.sum(axis=1, keepdims=True) * (1.0 + gamma(8))
     half = -0.5 * side.w[minus]
     c = np.concatenate([0.25 * side.w[plus] * s, -half * shares[:, 0]])
     lin = half * (shares[:, 2] - shares[:, 1])
     X = side.X[np.concatenate([plus, minus])]
     Q, b = (X.T * c) @ X, side.linear + lin @ side.X[minus]
-    const = 0.25 * float((side.w[plus] / s).sum())
-    size = np.abs(c).sum() + np.abs(lin).sum() + const + np.abs(side.w).sum()
+    size = float(np.abs(c).sum() + np.abs(half).sum() + const + np.abs(side.w).sum())
     if F:
         cuts, Y = side.cuts, y.reshape(F, r)
-        lam = np.sqrt((Y**2).sum(axis=1) + np.exp(2 * log_lam)) * (1.0 + 2 * (r + 4) * eps)
-        pairs = np.zeros((F, F))
-        pairs[np.tril_indices(F, -1)] = np.exp(log_pairs)
+        lam = np.sqrt((Y**2).sum(axis=1) + lam) * (1.0 + gamma(r + 8)) + VANISHED
         b = b + lam @ cuts
         Q += cuts.T @ (0.5 * (pairs + pairs.T)) @ cuts - 0.5 * (cuts.T @ Y + Y.T @ cuts)
         size += float(2 * lam.sum() + pairs.sum())
-    # what rounding may have changed: a sum of so many terms of this size
-    error = 4 * (len(side.w) + F * F + 2 * r + 16) * eps * size
+    error = gamma(len(side.w) + F * F + 2 * r + 16) * size * (1.0 + gamma(len(side.w) + F * F + 8)) + TINY
+    if not np.isfinite([error, *b, *Q.ravel()]).all():
+        return np.inf
     mu = _best_mu(Q, b)
-    mu = mu + error + 2 * r * (r + 4) * eps * (abs(mu) + float(np.abs(Q).max(initial=0.0)))
-    margin = r * (r + 4) * eps * (mu + float(np.abs(Q).max(initial=0.0))) + error
-    A = mu * np.eye(r) - Q
     for _ in range(60):
+        A = mu * np.eye(r) - Q
+        margin = 2.0 * cholesky_error(A) + error
         try:
             np.linalg.cholesky(A - margin * np.eye(r))
             break
         except np.linalg.LinAlgError:
-            mu *= 1.0 + 1e-9
-            mu += 10 * margin
-            A = mu * np.eye(r) - Q
+            mu = mu * (1.0 + 1e-9) + 10 * margin
     else:
-        return float("inf")
+        return np.inf
     z = 0.5 * np.linalg.solve(A, b)
-    return side.scale * float(const + mu + z @ A @ z + np.linalg.norm(b - 2 * A @ z) + error)
+    length, spread = float(np.linalg.norm(z)), float(np.linalg.norm(A))
+    own = gamma(2 * r + 8) * (float(np.linalg.norm(b)) + 2 * spread * length + spread * length**2)
+    value = float(const + mu + z @ A @ z + np.linalg.norm(b - 2 * A @ z))
+    value = side.scale * (value + 2.0 * own + error * (1.0 + length) ** 2) * (1.0 + gamma(8))
+    return value if np.isfinite(value) else np.inf
 
 
 def _best_mu(Q: FloatArray, b: FloatArray) -> float:

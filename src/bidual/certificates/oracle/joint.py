@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from bidual._typing import FloatArray
+from bidual._watch import current
 from bidual.certificates.dual import lower_bound
 from bidual.certificates.oracle.base import DualConstraint
 from bidual.certificates.oracle.outputs import RelaxationSearch
@@ -66,7 +67,7 @@ def relaxed_dual(
                 best, best_value = point, value
             found = _neurons(problem, point, search)
             found = found[:, point[:, 0] @ found > (1.0 + tol) * problem.beta]
-            if not found.shape[1] or time.perf_counter() >= deadline:
+            if not found.shape[1] or current().late() or time.perf_counter() >= deadline:
                 break
             columns = np.column_stack([columns, found])
             alpha, point = _refit(problem, columns, np.concatenate([alpha, np.zeros(found.shape[1])]))
@@ -113,6 +114,15 @@ def _refit(problem: Problem, columns: FloatArray, alpha: FloatArray) -> tuple[Fl
 
     limits = [(None, None)] * free + [(0.0, None)] * columns.shape[1]
     options = {"maxiter": 3000, "maxfun": 6000, "ftol": 1e-13, "gtol": 1e-9}
-    found = minimize(objective, alpha * size, jac=True, bounds=limits, method="L-BFGS-B", options=options).x / size
+    watch = current()
+
+    def ask(a: FloatArray) -> None:
+        if watch.late():
+            raise StopIteration
+
+    search = minimize(
+        objective, alpha * size, jac=True, bounds=limits, method="L-BFGS-B", callback=ask, options=options
+    )
+    found = search.x / size
     V = problem.loss.dual_point(-gradient(found), problem.Y, problem.w, centred=problem.fit_intercept)
     return found, V

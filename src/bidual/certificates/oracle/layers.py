@@ -1,39 +1,73 @@
-"""The constraint of branches over all their cells."""
+"""The constraint of branches over their cells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from bidual._typing import FloatArray
-from bidual.arrangements.layered import enumerate_layered
+from bidual.arrangements.layered import LayeredPatterns, enumerate_layered
+from bidual.certificates import parsing
 from bidual.certificates.layered import LayeredBounds
-from bidual.certificates.oracle.base import DualConstraint, Proof
+from bidual.certificates.proof import Proof
 from bidual.problem import ParallelProblem, Problem
+from bidual.tree import Tree
 
 
 @dataclass(frozen=True)
 class LayerProof(Proof):
-    """All activation patterns of both layers of a branch: nothing needs to be stored."""
+    """All activation patterns of both layers of a branch, which need not be stored, or those that are in use."""
 
+    cells: LayeredPatterns | None = field(default=None, compare=False, repr=False)
     kind = "layers"
 
-    def bound(self, problem: Problem, V: FloatArray) -> float:
-        """The maximum over all cells, with slack."""
-        if not isinstance(problem, ParallelProblem) or len(problem.tree.widths) > 1:
-            raise ValueError("a proof by layers is about parallel networks of three layers")
-        cells = enumerate_layered(problem.reduced, problem.tree.leaves)
-        return LayeredBounds(problem, cells).lower_bound(V).oracle_bound
+    @property
+    def _all(self) -> bool:
+        return self.cells is None or self.cells.complete
 
-    def evaluate(self, constraint: DualConstraint) -> float:
-        """Not from the constraint of plain neurons."""
-        raise ValueError("a proof by layers is about parallel networks")
+    def scope(self, problem: Problem) -> str:
+        """Networks on these cells, unless they are all there are."""
+        return "" if self._all else "patterns" if problem.n_outputs == 1 else "patterns, separate"
+
+    def bound(self, problem: Problem, V: FloatArray) -> float:
+        """The maximum over the cells, with slack."""
+        if not isinstance(problem, ParallelProblem):
+            raise ValueError("a proof by layers is about parallel networks")
+        cells = self.cells
+        if cells is None:
+            if len(problem.tree.widths) > 1:
+                raise ValueError("the cells of parallel networks of more than three layers must be written down")
+            cells = enumerate_layered(problem.reduced, problem.tree.leaves)
+        elif cells.tree != problem.tree or cells.masks.shape[1] != len(problem.M):
+            raise ValueError("the cells of the certificate are of other branches or other data")
+        return LayeredBounds(problem, cells).limit(V)
 
     def to_dict(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
+        """The bits of the cells, unless anybody can list them."""
+        if self._all:
+            return {}
+        assert self.cells is not None
+        masks = self.cells.masks
+        return {
+            "widths": list(self.cells.tree.widths),
+            "rows": masks.shape[1],
+            "masks": parsing.pack_bits(masks.reshape(len(masks), masks.shape[1] * masks.shape[2])),
+            "signs": parsing.pack_bits(self.cells.signs > 0),
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LayerProof:
         """Inverse of :meth:`to_dict`."""
-        return cls()
+        if "masks" not in data:
+            return cls()
+        widths = parsing.integers(parsing.field(data, "widths"), "widths")
+        if not widths or min(widths) < 1 or np.prod(widths, dtype=float) > parsing.LARGEST:
+            raise ValueError("the certificate is damaged: 'widths' are no widths of a tree")
+        tree, rows = Tree(tuple(widths)), parsing.integer(data, "rows")
+        masks, signs = parsing.unpack_bits(data, "masks"), parsing.unpack_bits(data, "signs")
+        if masks.shape[1] != rows * tree.nodes or signs.shape != (len(masks), tree.edges):
+            raise ValueError("the certificate is damaged: the cells have another shape than their tree")
+        cells = masks.reshape(len(masks), rows, tree.nodes)
+        return cls(LayeredPatterns(tree, cells, np.where(signs, 1.0, -1.0)))

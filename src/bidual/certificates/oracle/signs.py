@@ -14,8 +14,8 @@ from itertools import count
 
 import numpy as np
 
+from bidual._cores import threads
 from bidual._typing import Array, FloatArray
-from bidual.certificates.oracle.base import threads
 from bidual.certificates.oracle.compact import STAGES, Relaxed, Side, inherit, prove, relax
 
 #: Steps of the minimisation in a half, which starts from the multipliers of the whole.
@@ -116,23 +116,44 @@ class SignTree:
 
         return list(walk(self.root))
 
-    def multipliers(self) -> list[Array]:
-        """Those of the leaves, in the order of :meth:`rows`."""
-        return [leaf.relaxed.x for leaf in self.root.leaves]
+    def multipliers(self, basis: FloatArray) -> list[Array]:
+        """Those of the leaves, in the order of :meth:`rows`, with vectors in the coordinates of ``basis.T``."""
+        return [embed(leaf.relaxed.x, len(leaf.side.fixed), basis) for leaf in self.root.leaves]
 
 
-def tree_bound(side: Side, rows: list[int], multipliers: list[Array]) -> float:
-    """The bound that a tree proves: the largest of its leaves."""
-    order, leaves = iter(rows), iter(multipliers)
+def tree_bound(side: Side, rows: list[int], multipliers: list[Array], basis: FloatArray) -> float:
+    """The bound that a tree proves, the largest of its leaves; the vectors y are in the coordinates of ``basis.T``."""
+    waiting, worst, leaf = [side], 0.0, 0
+    for row in rows:
+        if not waiting:
+            raise ValueError("the tree has more nodes than it needs")
+        part = waiting.pop()
+        if row >= 0:
+            if row >= len(part.w) or part.signs[row]:
+                raise ValueError(f"the tree does not belong to these data: it halves at row {row}")
+            waiting += [part.where(row, -1), part.where(row, 1)]
+            continue
+        if leaf == len(multipliers):
+            raise ValueError("the tree has more leaves than multipliers")
+        worst = max(worst, prove(part, project(multipliers[leaf], len(part.fixed), basis)))
+        leaf += 1
+    if waiting or leaf < len(multipliers):
+        raise ValueError("the tree is not complete")
+    return worst
 
-    def walk(part: Side) -> float:
-        row = next(order, None)
-        if row is None:
-            raise ValueError("the tree is not complete")
-        if row < 0:
-            return prove(part, next(leaves))
-        if row >= len(part.w) or part.signs[row]:
-            raise ValueError(f"the tree does not belong to these data: it halves at row {row}")
-        return max(walk(part.where(row, 1)), walk(part.where(row, -1)))
 
-    return max(walk(side), 0.0)
+def project(x: Array, n_cuts: int, basis: FloatArray) -> Array:
+    """Multipliers with the vectors y of the cuts in the columns of ``basis (p, r)``, from the coordinates in front."""
+    p = len(basis)
+    if len(x) < n_cuts * p:
+        raise ValueError(f"{len(x)} multipliers do not belong to this problem, which has {n_cuts} cuts")
+    at = len(x) - n_cuts * p
+    y = x[at:].astype(np.float64).reshape(n_cuts, p) @ basis
+    return np.concatenate([x[:at].astype(np.float64), y.ravel()])
+
+
+def embed(x: Array, n_cuts: int, basis: FloatArray) -> Array:
+    """Inverse of :func:`project`, in single precision."""
+    at = len(x) - n_cuts * basis.shape[1]
+    y = x[at:].astype(np.float64).reshape(n_cuts, basis.shape[1]) @ basis.T
+    return np.concatenate([x[:at], y.ravel()]).astype(np.float32)

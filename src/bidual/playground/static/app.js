@@ -135,12 +135,13 @@ function describe() {
     $("neurons").replaceChildren();
     return;
   }
-  $("badge").textContent = certificate.rigorous ? "proven" : "not proven globally";
-  $("badge").classList.toggle("open", !certificate.rigorous);
+  const open = certificate.gap > 0.01;
+  $("badge").textContent = open ? "proven in part" : "proven";
+  $("badge").classList.toggle("open", open);
   const words = certificate.sentence;
   $("sentence").textContent = `${words[0].toUpperCase()}${words.slice(1)}.`;
   const facts = {
-    objective: digits(certificate.objective), "no network is below": digits(certificate.lower_bound),
+    objective: digits(certificate.objective), "no network is below (proven)": digits(certificate.lower_bound),
     neurons: state.result.n_neurons, time: `${Math.max(1, Math.round(1000 * state.result.elapsed))} ms`,
   };
   $("facts").replaceChildren(...Object.entries(facts).map(([name, value]) => {

@@ -22,7 +22,9 @@ def solve_adaptive(problem: Problem, options: Options) -> Solution:
     Where a formula gives the optimum, by that.
     """
     with suppress(ConditionError):
-        return solve_closed_form(problem, options)
+        formula = solve_closed_form(problem, options)
+        if options.max_neurons is None or len(formula.neurons) <= options.max_neurons:
+            return formula
     began = time.perf_counter()
     from bidual.solvers.adaptive.engine import run  # numba takes a moment to load: only when it is needed
     from bidual.solvers.adaptive.many_rows import run_many_rows, suits

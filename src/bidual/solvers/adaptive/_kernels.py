@@ -9,10 +9,8 @@ from __future__ import annotations
 from numba import njit
 
 from bidual._cores import over_pieces as over_pieces
+from bidual._jit import JIT
 from bidual._typing import Array
-
-# No fastmath: how sums are reordered would depend on whether the code was just compiled or came from the cache.
-JIT = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @njit(**JIT)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from bidual._jit import JIT
 from bidual._typing import Array
-from bidual.solvers.adaptive._kernels import JIT
 
 # Signatures are spelled out: inferred ones differ in literal integers, and each would be compiled.
 V, M = "float64[::1]", "float64[:,::1]"

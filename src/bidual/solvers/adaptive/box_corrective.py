@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bidual._typing import FloatArray
+from bidual._watch import checkpoint
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adaptive.corrective import Corrected, corrected, longest_step
 from bidual.solvers.adaptive.smoothing import SmoothedLoss
@@ -111,6 +112,7 @@ class BoxProgram:
             return np.asarray(A @ multipliers[:m] + multipliers[m : m + N] - multipliers[m + N :])
 
         for _ in range(MAX_ITER):
+            checkpoint()
             mu = float(s @ z) / len(s)
             residual = self.curvature * u + self.linear + back(z) + E @ y
             value = abs(float(0.5 * u @ (self.curvature * u) + self.linear @ u))
@@ -157,7 +159,10 @@ class _Newton:
             K[np.diag_indices(N)] += self.H
         K[np.diag_indices(len(K))] *= 1.0 + LIFT
         self.factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
-        self.solved_E = np.column_stack([self._inverse(column)[0] for column in self.E.T]) if self.E.size else self.E
+        self.equations: FloatArray = np.zeros((0, 0))
+        if self.E.size:
+            solved = np.column_stack([self._inverse(column)[0] for column in self.E.T])
+            self.equations = np.asarray(np.linalg.inv(self.E.T @ solved), dtype=np.float64)
 
     def _inverse(self, r: FloatArray) -> tuple[FloatArray, FloatArray]:
         """x and p without equations."""
@@ -171,9 +176,7 @@ class _Newton:
         """x, y and p."""
         y = e
         if len(e):
-            y = np.asarray(
-                np.linalg.solve(self.E.T @ self.solved_E, self.E.T @ self._inverse(r)[0] - e), dtype=np.float64
-            )
+            y = self.equations @ (self.E.T @ self._inverse(r)[0] - e)
             r = r - self.E @ y
         x, p = self._inverse(r)
         return x, y, p

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bidual._typing import BoolArray, FloatArray
+from bidual._watch import Stopped, checkpoint, current
 from bidual.losses import Loss
 from bidual.problem import HeadProblem, Neurons, Problem
 
@@ -40,6 +41,7 @@ def nonnegative_quadratic(Q: FloatArray, q: FloatArray, t: FloatArray, tol: floa
     t = np.maximum(t / size, 1e-2 * max(float((t / size).mean()), 1e-3 * scale))
     s = np.maximum(Q @ t + q, 1e-2 * scale)
     for _ in range(max_iter):
+        checkpoint()
         residual = Q @ t + q - s
         mu = float(t @ s) / m
         if mu * m <= tol and float(np.abs(residual) @ t) <= tol:
@@ -160,7 +162,10 @@ def corrected(
     b = atoms.intercept
     F = phi.outputs(t) + b
     now = loss.value(F, Y, w) + float(costs @ t)
-    for _ in range(steps):
+    watch = current()
+    for k in range(steps):
+        if k and len(atoms) and watch.late():  # any magnitudes are an answer; the intercept alone takes no time
+            break
         g, c = loss.gradient(F, Y, w), loss.curvature(F, Y, w)
         q = phi.slopes(g) + costs
         # rows on which the loss is flat would leave the model unbounded below
@@ -171,7 +176,10 @@ def corrected(
             means = np.stack([phi.of_output(j).T @ c[:, j] for j in range(C)])
             Q -= means.T @ (means / total[:, None])
             q -= (g.sum(axis=0) / total) @ means
-        step = nonnegative_quadratic(Q, q - Q @ t, t, 0.3 * tol * abs(now)) - t
+        try:
+            step = nonnegative_quadratic(Q, q - Q @ t, t, 0.3 * tol * abs(now)) - t
+        except Stopped:
+            break
         step_b = np.zeros(C)
         if free:
             step_b = -(g + c * phi.outputs(step)).sum(axis=0) / total
@@ -199,8 +207,9 @@ def fit_intercept(problem: Problem, loss: Loss) -> FloatArray:
     if not problem.fit_intercept:
         return b
     b = problem.w @ problem.Y if not problem.loss.classification else b
-    empty = problem.no_neurons(problem.reduced.shape[1], b)
-    return corrected(problem, loss, empty, np.zeros(0), steps=100, tol=1e-15).intercept
+    # without the features, which would have to be decomposed first
+    bare = Problem(np.zeros((len(problem.Y), 0)), None, problem.Y, problem.w, loss, problem.beta, fit_intercept=True)
+    return corrected(bare, loss, bare.no_neurons(0, b), np.zeros(0), steps=100, tol=1e-15).intercept
 
 
 def merged(problem: Problem, neurons: Neurons, budget: float, cosine: float = 0.98) -> Neurons:
@@ -220,10 +229,13 @@ def merged(problem: Problem, neurons: Neurons, budget: float, cosine: float = 0.
     alive = np.ones(len(U), dtype=bool)
     likeness = (U @ U.T) / np.outer(norms, norms) * (alpha @ alpha.T)
     i, j = np.nonzero(np.triu(likeness > cosine, 1))
+    watch = current()
     for e in np.argsort(-likeness[i, j], kind="stable"):
         a, b = int(i[e]), int(j[e])
         if not (alive[a] and alive[b]):
             continue
+        if watch.late():  # some mergers are as good as all
+            break
         # the rank-one matrix nearest to u_a alpha_a^T + u_b alpha_b^T, nearly
         out = norms[a] * alpha[a] + norms[b] * alpha[b]
         out /= np.linalg.norm(out)

@@ -15,7 +15,6 @@ starts and from families of starts that the loop never uses; if that raises g, t
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,10 +24,8 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from bidual._typing import FloatArray
-from bidual.arrangements import few_patterns
-from bidual.certificates import DualBound, certify_patterns, lower_bound, relative_gap
-from bidual.certificates.oracle import PatternProof, Proof
-from bidual.certificates.proving import prove
+from bidual._watch import INTERRUPTED, Stopped, checkpoint, current, last_look, watching
+from bidual.certificates import Bound, lower_bound, relative_gap
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.progress import closed, note
@@ -39,21 +36,17 @@ from bidual.solvers.adaptive.newton import SmoothedNewton
 from bidual.solvers.adaptive.pair_gradient import PairGradient, pair_start
 from bidual.solvers.adaptive.pricing import Candidates, Pricer, unit_rows
 from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, output_scale, sharper
-from bidual.solvers.base import PROOF_PATTERNS, HistoryEntry, Options, Solution
+from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.reduce import reduce_neurons
 
 #: Largest number of entries in the Hessian blocks of all neurons; beyond it, neurons move by gradients.
 _NEWTON_ENTRIES = 20_000_000
 
 
-#: Share of the time limit that is kept for an audit of what there is by then.
-_RESERVE = 0.15
+#: Share of the time limit that is kept for an audit of what there is by then, and seconds for it after Ctrl-C.
+_RESERVE, _LAST_LOOK = 0.15, 0.5
 #: A method of :class:`Pricer`: dual point, neurons, effort, deadline, value known to be attained.
 Search = Callable[[FloatArray, FloatArray, int, float, float], Candidates]
-
-
-class _Stop(Exception):
-    """Out of time, or stopped by the callback."""
 
 
 class _Engine:
@@ -85,7 +78,7 @@ class _Engine:
         self.objective = self._objective(self.neurons)
         self.V = np.zeros_like(problem.Y)
         self.g = 0.0
-        self.zero = self.dual = DualBound(problem.dual_value(self.V), self.V, 0.0, 0.0)
+        self.zero = self.dual = Bound.nothing(problem)
         self.cuts = Candidates.none(problem.reduced.shape[1], problem.n_coefficients)
 
     # ---- bookkeeping ---------------------------------------------------------------------------
@@ -135,10 +128,6 @@ class _Engine:
                 closed(self.gap, self.tol),
             )
 
-    def check_time(self) -> None:
-        if time.perf_counter() > self.deadline:
-            raise _Stop
-
     def bounded(self, V: FloatArray, found: Candidates) -> None:
         """Keep the dual point if its bound is the best so far."""
         dual = lower_bound(self.problem, V, found.best, found.best)
@@ -153,7 +142,7 @@ class _Engine:
         found = self.pricer.quick(V, directions, effort, self.deadline)
         if found.best <= self.problem.beta * (1.0 + enough):
             found = found.joined(self.pricer.strong(V, directions, effort // 2, self.deadline))
-        self.check_time()
+        checkpoint()  # a search that was cut short says nothing about the bound
         return found
 
     def correct_and_price(self, neurons: Neurons, rounds: int) -> Neurons:
@@ -171,7 +160,7 @@ class _Engine:
             used = step.neurons(atoms)
             self.offer(used)
             V = self.dual_point(step.F, step.V)
-            self.check_time()
+            checkpoint()
             found = self.price(V, used.U, 0.3 * self.resolution)
             self.bounded(V, found)
             self.note()
@@ -209,6 +198,7 @@ class _Engine:
         order = np.argsort(-neurons.costs, kind="stable")
         share = np.cumsum(neurons.costs[order]) / max(float(neurons.costs.sum()), np.finfo(float).tiny)
         for dropped in (0.3, 0.1, 0.03, 0.01):
+            checkpoint()
             kept = np.sort(order[: int(np.searchsorted(share, 1.0 - dropped)) + 1])
             if len(kept) < len(neurons):
                 rest = neurons.take(kept)
@@ -226,7 +216,7 @@ class _Engine:
             before = self.g  # finding less than the tolerance can tell is finding nothing
             for search in self.searches:
                 self.reprice(search, effort)
-                self.check_time()
+                checkpoint()
                 if self.gap > self.tol:
                     return False
             if warm and self.g <= before * (1.0 + 0.02 * self.tol):
@@ -260,6 +250,7 @@ class _Engine:
         found = self.pricer.quick(V, self.neurons.U, 32, self.deadline)
         if found.best <= self.problem.beta * (1.0 + self.tol):
             found = found.joined(self.pricer.strong(V, self.neurons.U, 32, self.deadline))
+        checkpoint()
         self.bounded(V, found)
         return self.gap <= self.tol
 
@@ -318,9 +309,11 @@ class _Engine:
         rank = np.argsort(-self.neurons.costs, kind="stable")[:width]
         neurons = self.neurons.take(np.sort(rank))
         self.objective = np.inf
-        for _ in range(5):
+        for k in range(5):
             neurons = self.correct(neurons, np.ones(len(neurons))).neurons(neurons)
             self.offer(neurons)
+            if k and current().late():
+                return
             neurons = self.move(neurons, 0.01)
         self.offer(self.correct(neurons, np.ones(len(neurons))).neurons(neurons))
 
@@ -349,63 +342,44 @@ def run(problem: Problem, options: Options) -> Solution:
     """Train until the audited relative gap is at most ``options.tol``.
 
     Any loss: one with kinks is followed through its Moreau envelopes; objective and bound are of the loss itself. The
-    result is a function of ``random_state`` (unless time runs out), whatever the number of threads. Where the
-    activation patterns are few enough to enumerate, the bound is then proven over all of them.
+    result is a function of ``random_state`` (unless time runs out), whatever the number of threads.
     """
-    if not problem.loss.finite:
-        raise ValueError("beta=0 asks for an exact fit: use method='exact' (or 'sampled'), or beta > 0")
     began = time.perf_counter()
-    deadline = np.inf if options.time_limit is None else began + options.time_limit
-    rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
-    reserve = _RESERVE * (options.time_limit or 0.0) if options.audit else 0.0
-    engine = _Engine(problem, options.tol, deadline - reserve, rng, options.verbose)
-    if options.directions is not None:
-        engine.pricer.pool = unit_rows(options.directions @ problem.basis)
-    n_iter, audited, status = 0, False, "stopped at time_limit"
+    deadline = min(current().deadline, np.inf if options.time_limit is None else began + options.time_limit)
+    reserve = _RESERVE * (deadline - began) if options.audit and deadline < np.inf else 0.0
+    n_iter, audited, status = 0, False, "stopped at max_iter"
     # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
-    with threadpool_limits(1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
+    with threadpool_limits(1, user_api="blas"), watching(deadline - reserve - began) as watch:
+        rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
+        engine = _Engine(problem, options.tol, watch.deadline, rng, options.verbose)
+        if options.directions is not None:
+            engine.pricer.pool = unit_rows(options.directions @ problem.basis)
         try:
             n_iter, converged = engine.run(options.max_iter, options.audit, options.start)  # type: ignore[arg-type]
-            status = "converged" if converged else "stopped at max_iter"
+            status = "converged" if converged else status
             audited = options.audit and converged
-        except _Stop:
-            pass
-        except KeyboardInterrupt:
-            status = "interrupted"
-            deadline = min(deadline, time.perf_counter() + max(1.0, _RESERVE * (time.perf_counter() - began)))
-        if options.audit and not audited:  # a second Ctrl-C skips it
-            audited = engine.audit_until(deadline)
+        except Stopped:
+            status = watch.status
+    with threadpool_limits(1, user_api="blas"):
+        if options.audit and not audited:
+            with last_look(_LAST_LOOK) if status == INTERRUPTED else watching() as watch:
+                audited = engine.audit_until(min(deadline, watch.deadline))
     if options.max_neurons is not None and len(engine.neurons) > options.max_neurons:
         engine.narrow(options.max_neurons)
         status = f"limited to max_neurons={options.max_neurons}"
     neurons = replace(engine.neurons, U=engine.neurons.U @ problem.basis.T)
     with threadpool_limits(1, user_api="blas"):
         neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
-    bound, proven = engine.dual, None
-    proof: tuple[FloatArray, Proof] | None = None
-    method = "local search, audited" if audited else "local search"
-    patterns = few_patterns(problem.M, PROOF_PATTERNS)
-    if patterns is not None and problem.n_coefficients == 1:
-        bound = proven = certify_patterns(problem, patterns, engine.V)
-        method, proof = f"all {len(patterns)} activation patterns", (engine.V, PatternProof())
-    elif patterns is not None and time.perf_counter() < deadline:
-        until = min(deadline, time.perf_counter() + max(1.0, 0.5 * (time.perf_counter() - began)))
-        proven, oracle = prove(problem, engine.V, neurons, options.tol, until)
-        if relative_gap(engine.objective, proven.value) <= options.tol:
-            bound, method, proof = proven, oracle.method, (engine.V, oracle.proof)
     engine.history.append(
-        HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
+        HistoryEntry(time.perf_counter() - began, problem.objective(neurons), engine.dual.value, len(neurons))
     )
     return Solution(
         neurons=neurons,
-        bound=bound,
+        bound=engine.dual,
         scope="global",
-        rigorous=bound is proven,
-        method=method,
+        method="local search, audited" if audited else "local search",
         status=status,
         n_iter=max(1, n_iter),
-        n_patterns=None if patterns is None else len(patterns),
         history=engine.history,
         directions=engine.pricer.pool @ problem.basis.T,
-        proof=proof,
     )

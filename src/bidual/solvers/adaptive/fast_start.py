@@ -18,6 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import current
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adaptive import _kernels
@@ -95,8 +96,10 @@ class ProximalGradient:
         W, b = self.W, self.intercept
         Q, q = W, b
         momentum, last = 1.0, np.inf
-        value = np.inf
+        value, run = np.inf, current()
         for k in range(iterations):
+            if k and run.late():
+                break
             Z, F = self.forward(Q, q)
             if k % 50 == 0:
                 value = self.objective(F, Q)

@@ -15,7 +15,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import Array, FloatArray
-from bidual.certificates import DualBound, lower_bound, relative_gap
+from bidual._watch import Stopped, Watch, checkpoint, current, watching
+from bidual.certificates import Bound, lower_bound, relative_gap
 from bidual.problem import Neurons, Problem
 from bidual.progress import note
 from bidual.solvers.adam import adam_step, relu_gradients
@@ -24,7 +25,6 @@ from bidual.solvers.adaptive.pair_gradient import PairGradient
 from bidual.solvers.adaptive.pricing import Candidates, Pricer
 from bidual.solvers.adaptive.smoothing import output_scale
 from bidual.solvers.base import HistoryEntry, Options, Solution
-from bidual.solvers.interrupt import InterruptFlag
 
 #: Entries of the targets from which this is the better way.
 MANY = 100_000
@@ -43,34 +43,38 @@ def suits(problem: Problem) -> bool:
 
 def run_many_rows(problem: Problem, options: Options) -> Solution:
     """Train until the gap by local search is ``options.tol``, or little changes."""
-    with InterruptFlag() as interrupt:
-        run = _Run(problem, options)
+    with watching(options.time_limit) as watch:
+        run = _Run(problem, options, watch)
         try:
-            run.solve(interrupt)
-        finally:
-            run.finish()
-        return run.solution()
+            run.solve()
+        except Stopped:
+            run.status = watch.status
+        run.finish()
+        if options.max_neurons is not None and len(run.neurons) > options.max_neurons:
+            run.narrow(options.max_neurons)
+    return run.solution()
 
 
 class _Run:
-    def __init__(self, problem: Problem, options: Options) -> None:
-        self.problem, self.options = problem, options
+    def __init__(self, problem: Problem, options: Options, watch: Watch) -> None:
+        self.problem, self.options, self.watch = problem, options, watch
         self.loss = problem.loss
         self.began = time.perf_counter()
-        limit = options.time_limit
-        self.deadline = np.inf if limit is None else self.began + limit
+        self.deadline = watch.deadline
         self.rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
         self.status, self.n_iter = "converged", 0
         self.history: list[HistoryEntry] = []
         self.neurons = Neurons.none(problem.reduced.shape[1], fit_intercept(problem, problem.loss))
         self.objective = np.inf
         self.F = np.zeros_like(problem.Y) + self.neurons.intercept
-        zero = np.zeros_like(problem.Y)
-        self.dual = DualBound(problem.dual_value(zero), zero, 0.0, 0.0)
+        self.dual = Bound.nothing(problem)
+        self.pricer: Pricer | None = None
 
-    def solve(self, interrupt: InterruptFlag) -> None:
+    def solve(self) -> None:
         """The start, then rounds of pricing and moving."""
+        self.watch.check()
         self.pricer = Pricer(self.problem, self.rng)
+        self.watch.check()
         pairs = self._start()
         while True:
             # keep time for the bound: without one the network is worth little to a user
@@ -84,10 +88,8 @@ class _Run:
                 return
             if self.n_iter >= self.options.max_iter:
                 self.status = "stopped at max_iter"
-            elif time.perf_counter() > self._until(0.75):
-                self.status = "stopped at time_limit"
-            elif interrupt.is_set():
-                self.status = "interrupted"
+            elif self.watch.late() or time.perf_counter() > self._until(0.75):
+                self.status = self.watch.status
             elif self._still(found):
                 self.status = "stopped: little changes"
             else:
@@ -121,8 +123,10 @@ class _Run:
 
     def _price(self) -> Candidates:
         p = self.problem
+        assert self.pricer is not None
         V = p.loss.dual_point(-p.loss.gradient(self.F, p.Y, p.w), p.Y, p.w, centred=p.fit_intercept)
         found = self.pricer.quick(V, self.neurons.U, 32, self.deadline)
+        checkpoint()  # a search that was cut short says nothing about the bound
         bound = lower_bound(p, V, found.best, found.best)
         self.dual = max(self.dual, bound, key=lambda b: b.value)
         return found
@@ -153,14 +157,27 @@ class _Run:
         if self.options.verbose:
             note(
                 f"{entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  gap "
-                f"{relative_gap(entry.objective, entry.lower_bound):.1e} (by local search)"
+                f"{relative_gap(entry.objective, entry.likely_bound):.1e} (by local search)"
             )
 
     def finish(self) -> None:
         """A network in any case, if only the constant one."""
         if not np.isfinite(self.objective):
             self._offer(self.neurons)
+        if not self.history:
             self._note()
+
+    def narrow(self, width: int) -> None:
+        """Replace the best network by one of at most ``width`` neurons: those that cost most, moved again."""
+        rank = np.argsort(-self.neurons.costs, kind="stable")[:width]
+        kept = self.neurons.take(np.sort(rank))
+        self.objective = np.inf
+        self._offer(kept)
+        pairs = PairGradient(self.problem, self.loss, kept)
+        pairs.bfgs(STEPS, 1e-4, self.deadline)
+        self._offer(pairs.result())
+        self.status = f"limited to max_neurons={width}"
+        self._note()
 
     def solution(self) -> Solution:
         """In the coordinates of the problem."""
@@ -169,12 +186,11 @@ class _Run:
             neurons=Neurons(U, self.neurons.alpha, self.neurons.intercept).balanced(),
             bound=self.dual,
             scope="global",
-            rigorous=False,
             method="local search",
             status=self.status,
             n_iter=max(1, self.n_iter),
             history=self.history,
-            directions=self.pricer.pool @ self.problem.basis.T,
+            directions=None if self.pricer is None else self.pricer.pool @ self.problem.basis.T,
         )
 
 
@@ -190,14 +206,14 @@ def adam_on_batches(pairs: PairGradient, epochs: int, rate: float, rng: np.rando
     n_batches = max(1, round(len(X) / BATCH))
     x: list[Array] = [np.array(v, dtype=np.float32) for v in pairs.state]
     first, second = [np.zeros_like(v) for v in x], [np.zeros_like(v) for v in x]
-    began, step = time.perf_counter(), 0
+    began, step, watch = time.perf_counter(), 0, current()
     done = 0.0
     for _ in range(epochs):
         order = rng.permutation(len(X))
         for index in np.array_split(order, n_batches):
             step += 1
             done = max(step / (epochs * n_batches), (time.perf_counter() - began) / max(deadline - began, 1e-9))
-            if done > 1.0:
+            if done > 1.0 or watch.late():
                 break
             w = p.w[index] / p.w[index].sum()
             gradients = relu_gradients(x, pairs.loss, X[index], p.Y[index], w, pairs.beta, p.fit_intercept)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import current
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adaptive import _kernels
@@ -140,7 +141,10 @@ class SmoothedNewton:
         pull = (self.dtype(self.beta) / norms)[:, None, None]
         eye: Array = np.eye(self.r, dtype=self.dtype)
         own += pull * (self.dtype(1.1) * eye - unit[:, :, None] * unit[:, None, :])
-        M = np.linalg.inv(self._gauss_newton(D, c, E) + own)
+        blocks = self._gauss_newton(D, c, E) + own
+        # a preconditioner: any positive definite matrix will do, and beside long rows rounding loses what the norm adds
+        lift = self.r * np.finfo(self.dtype).eps * np.einsum("kii->k", blocks)
+        M = np.linalg.inv(blocks + lift[:, None, None] * eye)
         total_c = float(c.sum())
         free = problem.fit_intercept and total_c > 0
         q: Array = np.empty(self.N, dtype=self.dtype)
@@ -187,7 +191,7 @@ class SmoothedNewton:
         W: Array = np.asarray(neurons.U * self.unit, dtype=self.dtype)
         b = float(neurons.intercept[0])
         g = np.zeros_like(self.problem.Y)
-        slack = np.inf
+        slack, watch = np.inf, current()
         for k in range(iterations + 1):
             norms = np.linalg.norm(W, axis=1)
             alive = norms > 1e-7 * norms.max(initial=0.0)
@@ -199,7 +203,7 @@ class SmoothedNewton:
                 break
             g_W, lifted, g_b = self._gradient(point, g)
             slack = float(np.linalg.norm(g_W, axis=1) @ norms) + abs(g_b) * float(np.abs(point.F).max())
-            if slack <= target or k == iterations or time.perf_counter() > deadline:
+            if slack <= target or k == iterations or watch.late() or time.perf_counter() > deadline:
                 break
             direction = self._direction(point, widths, g_W, g_b, lifted, cg)
             if direction is None:

@@ -9,11 +9,13 @@ symmetry of a random start, Nesterov's method with restarts and a Gauss-Newton s
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import Stopped, current
 from bidual.losses import Loss
 from bidual.problem import Neurons, Problem
 from bidual.solvers.adam import adam_step
@@ -102,8 +104,9 @@ class PairGradient:
         """Full-batch Adam with a linearly falling rate."""
         x = [v.copy() for v in self.state]
         first, second = [np.zeros_like(v) for v in x], [np.zeros_like(v) for v in x]
+        watch = current()
         for k in range(1, steps + 1):
-            if time.perf_counter() > deadline:
+            if watch.late() or time.perf_counter() > deadline:
                 break
             _, gradient = self._gradient(*x)
             adam_step(x, gradient, first, second, rate * (1.0 - (k - 1) / steps), k, epsilon=1e-12)
@@ -114,10 +117,10 @@ class PairGradient:
         x, y = self.state, self.state
         momentum, last, value = 1.0, np.inf, np.inf
         share = 2.0 if self.problem.fit_intercept else 1.0
-        rates = (1.0, 1.0, 1.0)
+        rates, watch = (1.0, 1.0, 1.0), current()
         for k in range(iterations):
             value, gradient = self._gradient(*y)
-            if time.perf_counter() > deadline:
+            if watch.late() or time.perf_counter() > deadline:
                 break
             if k % 50 == 0:
                 if not value < last * (1.0 - tol):
@@ -146,27 +149,34 @@ class PairGradient:
         shapes = [v.shape for v in self.state]
         ends = np.cumsum([v.size for v in self.state])[:-1]
         values: list[float] = []
+        watch = current()
+        start = np.concatenate([np.ravel(v) for v in self.state]).astype(np.float64)
+        lowest, best = np.inf, start
 
         def unpack(x: FloatArray) -> tuple[Array, Array, FloatArray]:
             U, A, b = (v.reshape(s) for v, s in zip(np.split(x, ends), shapes, strict=True))
             return U.astype(np.float32), A.astype(np.float32), b
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
+            nonlocal lowest, best
             value, gradient = self._gradient(*unpack(x))
+            if value < lowest:
+                lowest, best = value, x.copy()
+            if watch.late() or time.perf_counter() > deadline:
+                raise Stopped
             return value, np.concatenate([np.ravel(g) for g in gradient]).astype(np.float64)
 
         def stop(intermediate_result: OptimizeResult) -> None:
             values.append(float(intermediate_result.fun))
             slow = len(values) > 10 and values[-1] > values[-11] * (1.0 - tol)
-            if slow or time.perf_counter() > deadline:
+            if slow:
                 raise StopIteration
 
-        start = np.concatenate([np.ravel(v) for v in self.state]).astype(np.float64)
-        found = minimize(
-            evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options={"maxiter": iterations, "maxcor": 20}
-        )
-        self.state = unpack(found.x)
-        return float(found.fun)
+        options = {"maxiter": iterations, "maxcor": 20}
+        with suppress(Stopped):  # the best point is kept
+            minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
+        self.state = unpack(best)
+        return lowest
 
     def result(self, smallest: float = 1e-5) -> Neurons:
         """Neurons with unit output weights, without those that have all but vanished."""

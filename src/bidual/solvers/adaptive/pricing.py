@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import current
 from bidual.problem import Problem
 from bidual.solvers.adaptive import _kernels
 from bidual.solvers.adaptive._polish import polish
@@ -117,7 +118,7 @@ class Pricer:
     def _metric(self) -> FloatArray:
         if not self.rank:
             return np.zeros((0, 0))
-        _, s, Vt = np.linalg.svd(self.X, full_matrices=False)
+        s, Vt = self.problem.axes
         return np.asarray((Vt.T / np.maximum(s, 1e-12 * s[0])) @ Vt) * float(s[0])
 
     # ---- local search ------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class Pricer:
 
         With one output, ``A`` holds the signs (default: the sign of the value at the start, for a quarter of them the
         opposite: more starts are worth more than both signs of each). With several, the output direction is optimised
-        along with u. ``floor`` is a value known to be attained.
+        along with u. ``floor`` is a value known to be attained. When it is time to stop, some starts are left out.
         """
         G = np.ascontiguousarray(self.problem.spread(V))
         C = G.shape[1]
@@ -139,15 +140,21 @@ class Pricer:
         U, A = np.array(U, order="C"), np.array(A, order="C", dtype=np.float64)
         values = np.zeros(len(U))
         if self.rank and len(U):
+            watch = current()
+
+            def late() -> bool:
+                return watch.late() or time.perf_counter() >= deadline
+
             # the first piece says what is worth finishing: decided before the threads start, so that they do not matter
             for k in range(min(_PIECE, len(U))):
-                if k == 0 or time.perf_counter() < deadline:
+                if k == 0 or not late():
                     polish(self.XT, G, U, A, C > 1, 0.0, values, k, k + 1)
             cutoff = _HOPE * max(float(values.max()), floor)
 
             def work(start: int, stop: int) -> None:
-                if time.perf_counter() < deadline:
-                    polish(self.XT, G, U, A, C > 1, cutoff, values, start + _PIECE, stop + _PIECE)
+                for k in range(start + _PIECE, stop + _PIECE):
+                    if not late():
+                        polish(self.XT, G, U, A, C > 1, cutoff, values, k, k + 1)
 
             _kernels.over_pieces(work, max(len(U) - _PIECE, 0), _PIECE)
         order = np.argsort(-values, kind="stable")
@@ -176,9 +183,10 @@ class Pricer:
         else:
             U32, A = U.astype(np.float32), np.zeros((len(U), C), dtype=np.float32)
         values = np.zeros(len(U32), dtype=np.float32)
-        climb = self._climb_scalar if C == 1 else self._climb_vector
+        climb, watch = self._climb_scalar if C == 1 else self._climb_vector, current()
 
         def work(start: int, stop: int) -> None:
+            watch.check()
             climb(G32, U32[start:stop], A[start:stop], values[start:stop], steps)
 
         # fixed pieces: rounding must not depend on the number of threads

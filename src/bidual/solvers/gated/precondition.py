@@ -100,11 +100,11 @@ class Preconditioner:
     def _along(self) -> FloatArray:
         r""":math:`\sqrt{1 - s_i}\, A D_i M \hat z_i` for all blocks, ``(n, C, S)``."""
         active, prox = self.active, self.prox
-        N, S, C = len(active.rows), len(active), prox.direction.shape[2]
+        N, S, (_, p, C) = len(active.rows), len(active), prox.direction.shape  # S may be zero
         directions = prox.direction * np.sqrt(1.0 - prox.shrink)[:, None, None]
-        values = active.rows @ directions.transpose(1, 2, 0).reshape(-1, C * S)
+        values = active.rows @ directions.transpose(1, 2, 0).reshape(p, C * S)
         values = values.reshape(N, C, S) * active.gates().T[:, None, :]
-        return active.problem.pool(values.reshape(N, C * S)).reshape(-1, C, S)
+        return active.problem.pool(values.reshape(N, C * S)).reshape(len(active.problem.Y), C, S)
 
     def _kernel(self) -> Array:
         """``sum_i s_i D_i M M^T D_i + rho 11^T``."""

@@ -12,23 +12,22 @@ is convex without cones, and its dual constraint is checked exactly with one mat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bidual._typing import FloatArray, IntArray
+from bidual._watch import Watch, watching
 from bidual.arrangements import Patterns, sample_patterns
 from bidual.arrangements.patterns import unique_rows
-from bidual.certificates import DualBound, lower_bound, relative_gap, slack
-from bidual.losses import LOSSES, Loss
+from bidual.certificates import Bound, lower_bound, relative_gap, slack
+from bidual.certificates.stored import GateProof
 from bidual.problem import GatedNeurons, Problem
 from bidual.progress import closed, note
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.gated.design import GatedDesign
 from bidual.solvers.gated.proximal import Point, ProximalStep
-from bidual.solvers.interrupt import InterruptFlag
 
 #: Gates drawn when the user does not say how many.
 DEFAULT_GATES = 100
@@ -50,30 +49,31 @@ SMALL = 2000
 
 
 def solve_gated(problem: Problem, options: Options) -> Solution:
-    """Train a gated network on the gates of ``options`` (drawn at random if it has none).
-
-    Raises
-    ------
-    ValueError
-        If the loss is not smooth.
-    """
+    """Train a gated network, with a smooth loss, on the gates of ``options`` (drawn at random if it has none)."""
     began = time.perf_counter()
-    require_smooth(problem.loss)
     start = options.start if isinstance(options.start, GatedNeurons) else None
     patterns = _gates(problem, options, start)
     # Matrices this small gain little from threads, and on a busy machine waiting for each other costs them everything.
     threads = 1 if len(problem.Y) <= SMALL else None
-    with InterruptFlag() as interrupt, threadpool_limits(threads, user_api="blas"):
-        return _Path(problem, patterns, options, began, interrupt.is_set).run(start)
+    with watching(options.time_limit) as watch, threadpool_limits(threads, user_api="blas"):
+        return _Path(problem, patterns, options, began, watch).run(start)
 
 
-def require_smooth(loss: Loss) -> None:
-    """Raise if gated networks cannot be trained with this loss."""
-    if not loss.smooth:
-        smooth = ", ".join(sorted(repr(name) for name, other in LOSSES.items() if other.smooth))
-        raise ValueError(
-            f"activation='gated' needs a smooth loss and beta > 0; {loss.name!r} is not smooth: use {smooth}"
-        )
+def no_gates(problem: Problem, status: str) -> Solution:
+    """The network without gates that do anything: the answer of a run that was stopped before it had another."""
+    began = time.perf_counter()
+    p, C = problem.M.shape[1], problem.n_outputs
+    b = best_intercept(problem, np.zeros_like(problem.Y), np.zeros(C)) if problem.fit_intercept else np.zeros(C)
+    objective, bound = problem.loss_value(np.zeros_like(problem.Y) + b), Bound.nothing(problem)
+    return Solution(
+        neurons=GatedNeurons(np.zeros((0, p)), np.zeros((0, p, C)), b),
+        bound=bound,
+        scope="gates",
+        method="the least loss there can be",
+        status=status,
+        n_iter=1,
+        history=[HistoryEntry(time.perf_counter() - began, objective, bound.value, 0)],
+    )
 
 
 def gates_of(M: FloatArray, gates: FloatArray) -> Patterns:
@@ -134,7 +134,7 @@ class _Path:
     patterns: Patterns
     options: Options
     began: float
-    interrupted: Callable[[], bool]
+    watch: Watch
     history: list[HistoryEntry] = field(default_factory=list)
     status: str = "solved"
     n_iter: int = 0
@@ -147,7 +147,7 @@ class _Path:
         self.rho = RHO * float(problem.w @ problem.pool((problem.reduced**2).sum(axis=1))) * problem.fit_intercept
         mean_square = float(np.mean(problem.row_norms**2)) or 1.0
         self.sigma = self.first_sigma = LENGTH / (mean_square * _lipschitz(problem))
-        self.best = DualBound(-np.inf, np.zeros_like(problem.Y), np.nan, np.nan)
+        self.best = Bound.nothing(problem)
         self.target = 0.5 * self.options.tol
         self.dtype: type = np.float32
 
@@ -281,19 +281,15 @@ class _Path:
         worst = float(norms.max(initial=0.0))
         if not exact:
             return norms, problem.dual_value(min(1.0, beta / max(worst, 1e-300)) * V)
-        bound = lower_bound(problem, V, worst, worst + slack(problem, self.patterns, V))
+        bound = lower_bound(problem, V, worst, worst + slack(problem, self.patterns, V), GateProof(self.patterns))
         self.best = max(self.best, bound, key=lambda b: b.value)
         return norms, self.best.value
 
     # ---- reports -------------------------------------------------------------------------------
 
     def _stop(self) -> bool:
-        limit = self.options.time_limit
-        if limit is not None and time.perf_counter() - self.began > limit:
-            self.status = "stopped at time_limit"
-            return True
-        if self.interrupted():
-            self.status = "interrupted"
+        if self.watch.late():
+            self.status = self.watch.status
             return True
         return False
 
@@ -302,7 +298,7 @@ class _Path:
         entry = HistoryEntry(time.perf_counter() - self.began, self.point.objective, self.best.value, n_used)
         self.history.append(entry)
         if self.options.verbose:
-            gap = relative_gap(entry.objective, entry.lower_bound)
+            gap = relative_gap(entry.objective, entry.likely_bound)
             note(
                 f"{entry.elapsed:8.2f} s  {len(self.working):6d} of {len(self.patterns)} gates  objective "
                 f"{entry.objective:.8g}  gap {gap:.1e}",
@@ -329,7 +325,6 @@ class _Path:
             neurons=GatedNeurons(self.patterns.witnesses[self.working], W, intercept).balanced(),
             bound=self.best,
             scope="gates",
-            rigorous=True,
             method=f"all {len(self.patterns)} gates",
             status=self.status,
             n_iter=self.n_iter,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -55,18 +57,21 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            with open(self.path, "rb") as handle, np.load(handle, allow_pickle=False) as stored:
                 about = json.loads(str(stored["about"]))
                 arrays: dict[str, Array] = {name: stored[name] for name in stored.files if name != "about"}
-        except (OSError, KeyError, ValueError) as error:
-            raise ValueError(f"{self.path} is not a checkpoint of bidual: {error}") from error
+            theirs, state = dict(about["problem"]), dict(about["state"])
+        except (OSError, EOFError, BadZipFile, zlib.error, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self.path} is not a checkpoint of bidual, or not a whole one: remove the file, or give another name"
+            ) from error
         mine = json.loads(json.dumps(self.problem))
-        if different := sorted(k for k in mine if about["problem"].get(k) != mine[k]):
+        if different := sorted(k for k in mine if theirs.get(k) != mine[k]):
             raise ValueError(
                 f"the checkpoint {self.path} belongs to another problem ({', '.join(different)} "
                 f"{'differs' if len(different) == 1 else 'differ'}): remove the file, or give another name"
             )
-        return {**about["state"], **arrays}
+        return {**state, **arrays}
 
     def offer(self, state: Callable[[], dict[str, Any]], force: bool = False) -> None:
         """Write the state if the last time was long ago."""

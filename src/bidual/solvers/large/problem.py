@@ -53,8 +53,8 @@ class Bound:
 
     objective: float
     value: float
-    oracle_value: float
-    oracle_bound: float
+    attained: float
+    limit: float
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,11 @@ class LargeProblem:
         eps = float(np.finfo(float).eps)
         limit = (1.0 + 64 * eps * self.n_features * self.n_outputs) * worst + 2 * (self.n_rows + 64) * eps * size
 
+        spare = self.n_rows * (4 if self.fit_intercept else 1)  # sums of V are zero up to rounding of as many terms
+
         def value(c: float) -> float:
             dual, terms = shards.reduce(on.dual_value, V, c=c)
-            return float(dual - rounding(terms, self.setting.loss.coupled))
+            return float(dual - rounding(terms, spare))
 
         c_max = self.beta / limit if limit > eps * size else 1.0
         best = best_scale(value, c_max * (1.0 - 8 * eps))

@@ -20,8 +20,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from bidual._typing import Array, FloatArray
+from bidual._watch import current
 from bidual.certificates import relative_gap
 from bidual.operators import block as on
 from bidual.progress import note
@@ -86,7 +88,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.began = time.perf_counter()
-        self.seed = int(np.random.RandomState(self.options.random_state).randint(2**31))  # type: ignore[arg-type]
+        self.seed = int(check_random_state(self.options.random_state).randint(2**31))
         self.damping, self.radial, self.rows = DAMPING, RADIAL, float(SAMPLE)
         self.lower = -np.inf
         self.dtype: type = np.float32
@@ -258,11 +260,8 @@ class _Run:
         return 0.0 if limit is None else self._elapsed() / max(share * limit, 1e-9)
 
     def _stop(self) -> bool:
-        if self._share_of_time(0.9) > 1.0:  # the rest is for the certificate
-            self.status = "stopped at time_limit"
-            return True
-        if self.interrupted():
-            self.status = "interrupted"
+        if self.interrupted() or self._share_of_time(0.9) > 1.0:  # the rest is for the certificate
+            self.status = current().status
             return True
         return False
 

@@ -9,7 +9,7 @@ from bidual.certificates import NormalisedBounds
 from bidual.problem import NormalisedProblem
 from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.bounding import search
-from bidual.solvers.finite import cone_bounds, finite_program
+from bidual.solvers.kinds import cone_bounds, finite_program
 from bidual.solvers.normalised.generation import solve_normalised
 from bidual.solvers.normalised.pricing import search_normalised
 from bidual.solvers.normalised.program import NormalisedProgram

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bidual._typing import FloatArray
+from bidual._watch import current
 from bidual.problem import Neurons, NormalisedProblem, statistics
 
 
@@ -41,6 +42,12 @@ def descend(problem: NormalisedProblem, neurons: Neurons, max_iter: int) -> Neur
         scales = np.concatenate(outer) + beta * x[m * p : m * (p + 3)]
         return objective, np.concatenate([inner, scales, [total] if problem.fit_intercept else []])
 
+    watch = current()
+
+    def ask(x: FloatArray) -> None:
+        if watch.late():
+            raise StopIteration
+
     balanced = neurons.balanced()
     if len(balanced) != m:  # neurons that do nothing have no direction
         return descend(problem, balanced, max_iter)
@@ -48,7 +55,8 @@ def descend(problem: NormalisedProblem, neurons: Neurons, max_iter: int) -> Neur
     units = balanced.U[:, :-1] / np.where(lengths > 0, lengths, 1.0)[:, None]
     free = balanced.intercept if problem.fit_intercept else np.zeros(0)
     start = np.concatenate([units.ravel(), lengths, balanced.U[:, -1], balanced.alpha[:, 0], free])
-    found = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "maxcor": 20})
+    options = {"maxiter": max_iter, "maxcor": 20}
+    found = minimize(value, start, jac=True, method="L-BFGS-B", callback=ask, options=options)
     Q, (gamma, shift, alpha), b = unpack(found.x)
     sign = np.where(gamma < 0, -1.0, 1.0)
     lengths = np.linalg.norm(Q, axis=1)

@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
+from bidual._watch import Stopped, checkpoint, watching
 from bidual.arrangements import few_patterns
 from bidual.arrangements.patterns import unique_rows
-from bidual.certificates import DualBound, lower_bound, relative_gap
+from bidual.certificates import Bound, lower_bound, relative_gap
 from bidual.closed_form import ConditionError
 from bidual.problem import Neurons, NormalisedProblem
 from bidual.progress import closed, note
@@ -37,15 +38,34 @@ def solve_normalised(problem: NormalisedProblem, options: Options) -> Solution:
 
     A formula where one holds; all patterns where they are few.
     """
+    solution, width = _unlimited(problem, options), options.max_neurons
+    return solution if width is None or len(solution.neurons) <= width else _narrowed(problem, solution, width)
+
+
+def _unlimited(problem: NormalisedProblem, options: Options) -> Solution:
     with suppress(ConditionError):
         return solve_closed_form(problem, options)
     began = time.perf_counter()
-    every = few_patterns(problem.relu_inputs, PROOF_PATTERNS)
+    with watching(options.time_limit):
+        every = few_patterns(problem.relu_inputs, PROOF_PATTERNS)
     if every is not None:
         return solve_finite(problem, every, options, began)
-    if not problem.loss.finite:
-        raise ValueError("beta=0 asks for an exact fit: use method='exact' (or 'sampled'), or beta > 0")
-    return Generation(problem, options, began).run()
+    generation = Generation(problem, options, began)
+    left = None if options.time_limit is None else options.time_limit - (time.perf_counter() - began)
+    with watching(left):
+        status, n_iter = generation.run()
+    return generation.solution(status, n_iter)
+
+
+def _narrowed(problem: NormalisedProblem, solution: Solution, width: int) -> Solution:
+    """The same with at most ``width`` neurons: those that cost most, moved again."""
+    assert isinstance(solution.neurons, Neurons)
+    rank = np.argsort(-solution.neurons.costs, kind="stable")[:width]
+    kept = solution.neurons.take(np.sort(rank))
+    neurons = min(kept, descend(problem, kept, DESCENT), key=problem.objective).balanced()
+    last = replace(solution.history[-1], objective=problem.objective(neurons), n_neurons=len(neurons))
+    status = f"limited to max_neurons={width}"
+    return replace(solution, neurons=neurons, status=status, history=[*solution.history, last])
 
 
 class Generation:
@@ -55,17 +75,20 @@ class Generation:
         self.problem, self.options, self.began = problem, options, began
         rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31))
         self.search = Search(problem, rng)
-        V = np.zeros_like(problem.Y)
-        self.bound = DualBound(problem.dual_value(V), V, 0.0, 0.0, proven=False)
+        self.bound = Bound.nothing(problem)
         self.history: list[HistoryEntry] = []
         p = problem.relu_inputs.shape[1]
         self.neurons = Neurons.none(p + 1, np.zeros(1))
         self.objective = problem.objective(self.neurons)
         self.directions, self.age = np.zeros((0, p)), np.zeros(0, dtype=np.int64)
         self._take(self.directions if options.directions is None else options.directions[:, :p])
-        start = options.start
+        self.rng = rng
+
+    def begin(self) -> None:
+        """Descend from the given network, or from random neurons."""
+        start = self.options.start
         if not isinstance(start, Neurons):
-            Q = rng.standard_normal((BEGIN, p))
+            Q = self.rng.standard_normal((BEGIN, self.problem.relu_inputs.shape[1]))
             Q[::2] = self.search.with_few_active(Q[::2]) if self.search.one is not None else Q[::2]
             start = self._small(Q, np.where(np.arange(BEGIN) % 4 < 2, 1.0, -1.0), 1.0)
         self.move(start)
@@ -93,20 +116,26 @@ class Generation:
         """Relative gap of the best network and the best bound."""
         return relative_gap(self.objective, self.bound.value)
 
-    def run(self) -> Solution:
-        """Rounds until the audited gap is closed."""
-        status, n_iter = "stopped at max_iter", 0
-        for _ in range(self.options.max_iter):
-            n_iter += 1
-            stopped = self.round()
-            if self.gap <= self.options.tol:
-                self.price(self.bound.V, *AUDIT)
+    def run(self) -> tuple[str, int]:
+        """Rounds until the audited gap is closed; why they ended, and how many there were."""
+        n_iter = 0
+        try:
+            self.begin()
+            for _ in range(self.options.max_iter):
+                n_iter += 1
+                stopped = self.round()
                 if self.gap <= self.options.tol:
-                    status = "converged"
-                    break
-            if stopped is not None:
-                status = stopped
-                break
+                    self.price(self.bound.feasible, *AUDIT)
+                    if self.gap <= self.options.tol:
+                        return "converged", n_iter
+                if stopped is not None:
+                    return stopped, n_iter
+        except Stopped as late:
+            return str(late), n_iter
+        return "stopped at max_iter", n_iter
+
+    def solution(self, status: str, n_iter: int) -> Solution:
+        """The best network, with few neurons."""
         neurons = reduce_neurons(self.problem, self.neurons, 0.01 * self.options.tol)
         objective = self.problem.objective(neurons)
         elapsed = time.perf_counter() - self.began
@@ -115,10 +144,9 @@ class Generation:
             neurons=neurons,
             bound=self.bound,
             scope="global",
-            rigorous=False,
             method="local search, audited" if status == "converged" else "local search",
             status=status,
-            n_iter=n_iter,
+            n_iter=max(1, n_iter),
             history=self.history,
             directions=np.column_stack([self.directions, np.zeros(len(self.directions))]),
         )
@@ -143,11 +171,8 @@ class Generation:
                 f"gap {self.gap:.1e} (before the audit)",
                 closed(self.gap, options.tol),
             )
-        if result.status in STOPPED:
-            return STATUS[result.status]
-        if options.time_limit is not None and entry.elapsed > options.time_limit:
-            return STATUS["MaxTime"]
-        return None
+        checkpoint()
+        return STATUS[result.status] if result.status in STOPPED else None
 
     def price(self, V: FloatArray, starts: int, polished: int, *, near: FloatArray | None = None) -> None:
         """Look for violating neurons, take up their directions, descend with them, and update the bound.
@@ -157,7 +182,7 @@ class Generation:
         problem = self.problem
         around = self.neurons.U[:, :-1] if near is None else near
         Q, values = self.search.run(V, around[np.linalg.norm(around, axis=1) > 0], starts, polished)
-        bound = replace(lower_bound(problem, V, float(values[0]), float(values[0])), proven=False)
+        bound = lower_bound(problem, V, float(values[0]), float(values[0]))
         if near is None or bound.value > self.bound.value:
             self.bound = bound
         violating = Q[values > problem.beta * (1 + 1e-9)]

@@ -6,11 +6,14 @@ crossing hyperplanes; the best ones are then followed from cone to cone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
+from bidual._watch import checkpoint
 from bidual.arrangements import Patterns, patterns_of
 from bidual.certificates import WhiteBlocks
 from bidual.problem import NormalisedProblem
@@ -19,6 +22,8 @@ from bidual.problem import NormalisedProblem
 ROUND, AUDIT = (64, 8), (512, 64)
 #: Moves of a polish from cone to cone, and cones it looks at around each direction.
 HOPS, NEIGHBOURS = 20, 8
+#: Entries of the largest array: directions are looked at so many at a time that their activations fill no more.
+ENTRIES = 4_000_000
 #: Steps of the ascent, and their lengths.
 STEPS, LENGTHS = 20, (1.0, 0.5, 0.2, 0.05, 0.01)
 
@@ -34,8 +39,19 @@ class Search:
         #: Weights that add a constant, if there are any.
         self.one = one if np.allclose(self.inputs @ one, 1.0, rtol=0, atol=1e-9) else None
 
+    def _pieces(self, count: int, each: int) -> Iterator[slice]:
+        """So many directions, a few at a time, when every one of them takes ``each`` entries."""
+        size = max(1, ENTRIES // max(1, each))
+        for start in range(0, count, size):
+            checkpoint()
+            yield slice(start, start + size)
+
     def values(self, Q: FloatArray, V: FloatArray) -> FloatArray:
         """The constraint at directions ``Q (m, p)``, with the best shift, signed by the part without it."""
+        parts = [self._values(Q[piece], V) for piece in self._pieces(len(Q), len(self.inputs))]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _values(self, Q: FloatArray, V: FloatArray) -> FloatArray:
         lengths = np.linalg.norm(Q, axis=1, keepdims=True)
         U = np.column_stack([Q / np.where(lengths > 0, lengths, 1.0), np.zeros(len(Q))])
         scaled = self.problem.hidden(U).T @ V[:, 0]
@@ -49,7 +65,8 @@ class Search:
         moving = np.arange(len(Q))
         Q = Q.copy()
         for _ in range(STEPS):
-            target = self._target(Q[moving], sign[moving], V)
+            pieces = self._pieces(len(moving), self.inputs.size)
+            target = np.concatenate([self._target(Q[moving[i]], sign[moving[i]], V) for i in pieces])
             trials = Q[moving] + np.array(LENGTHS)[:, None, None] * (target - Q[moving])
             flat = trials.reshape(-1, Q.shape[1])
             values = np.tile(sign[moving], len(LENGTHS)) * self.values(flat, V)
@@ -131,7 +148,9 @@ class Search:
             noise = 1e-4 * self.rng.standard_normal((NEIGHBOURS, *Q[moving].shape))
             noise[0] = 0.0
             owner = np.tile(moving, NEIGHBOURS)
-            trials = self._best_of_cones((Q[moving] + noise).reshape(-1, Q.shape[1]), sign[owner], V)
+            near = (Q[moving] + noise).reshape(-1, Q.shape[1])
+            pieces = self._pieces(len(near), self.inputs.size)
+            trials = np.concatenate([self._best_of_cones(near[i], sign[owner[i]], V) for i in pieces])
             found = sign[owner] * self.values(trials, V)
             better = np.zeros(len(Q), dtype=bool)
             for i in np.argsort(found, kind="stable"):  # the best comes last
@@ -147,6 +166,7 @@ class Search:
         best = np.empty((len(Q), blocks.E.shape[1]))
         price = np.where(blocks.charged[:, :-1], 1.0, 1e4)
         for i in range(len(Q)):
+            checkpoint()
             rows = blocks.normals(np.full(n, i), np.arange(n)) * price[i]
             best[i] = blocks.E[i] @ (price[i] * _project(gradient[i], rows))
         best = best @ blocks.plain.basis.T

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._typing import FloatArray
+from bidual._typing import FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.certificates import WhiteBlocks
 from bidual.problem import Neurons, NormalisedProblem
@@ -81,6 +83,17 @@ class AtomProgram(FiniteProgram):
     def shape(self) -> tuple[int, int, int, int]:
         """Shape of the block weights: signs, outputs, directions, coordinates (c, a)."""
         return 2, 1, len(self.units), 2
+
+    @cached_property
+    def cone_pairs(self) -> tuple[IntArray, IntArray]:
+        """Directions, each with the row of its own."""
+        each = np.arange(len(self.units))
+        return each, each
+
+    def memory(self) -> int:
+        """Estimated bytes that assembling and factorising will take: all columns are full."""
+        n, P = len(self.problem.Y), len(self.units)
+        return super().memory() + 16 * 4 * 4 * n * P
 
     def design(self) -> sp.csc_array:
         """``k [z_j, 1]`` of all directions, coordinate-major: ``(n, 2 P)``."""

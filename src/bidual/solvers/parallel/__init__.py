@@ -6,13 +6,13 @@ The convex program is that of 002 Theorem 1 on cells of :mod:`bidual.arrangement
 """
 
 from bidual.certificates.layered import LayeredBounds
-from bidual.certificates.oracle import LayerProof
 from bidual.problem import ParallelProblem
 from bidual.solvers.adaptive import solve_adaptive
 from bidual.solvers.adaptive.corrective import columns
 from bidual.solvers.bounding import search
 from bidual.solvers.closed_form import closed_form
-from bidual.solvers.finite import cone_bounds, every_pattern, few_of, finite_program, pattern_proof, some_patterns
+from bidual.solvers.finite import some_patterns
+from bidual.solvers.kinds import cone_bounds, every_pattern, few_of, finite_program
 from bidual.solvers.parallel.cells import all_cells, few_cells, no_formula, some_cells
 from bidual.solvers.parallel.generation import BranchColumns, solve_parallel, solve_several_outputs
 from bidual.solvers.parallel.pricing import search_parallel
@@ -24,7 +24,6 @@ cone_bounds.register(ParallelProblem, LayeredBounds)
 every_pattern.register(ParallelProblem, all_cells)  # type: ignore[arg-type]
 few_of.register(ParallelProblem, few_cells)  # type: ignore[arg-type]
 some_patterns.register(ParallelProblem, some_cells)  # type: ignore[arg-type]
-pattern_proof.register(ParallelProblem, lambda problem: LayerProof())
 closed_form.register(ParallelProblem, no_formula)
 solve_several.register(ParallelProblem, solve_several_outputs)
 columns.register(ParallelProblem, BranchColumns)

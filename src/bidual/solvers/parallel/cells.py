@@ -16,7 +16,6 @@ from bidual.solvers.finite import DEFAULT_PATTERNS
 
 def all_cells(problem: ParallelProblem) -> LayeredPatterns:
     """All cells of three-layer branches."""
-    _three_layers(problem)
     return enumerate_layered(problem.reduced, problem.tree.leaves)
 
 
@@ -87,11 +86,3 @@ def _constant(problem: ParallelProblem) -> FloatArray | None:
     """Weights that add a constant one, if there are any."""
     one = np.asarray(np.linalg.lstsq(problem.M, np.ones(len(problem.M)), rcond=None)[0], dtype=np.float64)
     return one if np.allclose(problem.M @ one, 1.0, rtol=0, atol=1e-9) else None
-
-
-def _three_layers(problem: ParallelProblem) -> None:
-    if len(problem.tree.widths) > 1:
-        raise ValueError(
-            f"all patterns are enumerated for three layers only, this network has {len(problem.tree.widths) + 2}: use "
-            "method='adaptive' or 'sampled'"
-        )

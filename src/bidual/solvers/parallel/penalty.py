@@ -22,12 +22,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._typing import FloatArray
+from bidual._watch import Watch, watching
 from bidual.arrangements.layered import LayeredPatterns
 from bidual.certificates import lower_bound
 from bidual.problem import ParallelProblem, Problem, SubNetworks
 from bidual.solvers.base import HistoryEntry, Options, Solution
 from bidual.solvers.finite import dual_point, some_patterns
-from bidual.solvers.interrupt import InterruptFlag
 from bidual.solvers.parallel.pricing import search_parallel
 from bidual.solvers.reduce import reduce_neurons
 
@@ -70,8 +70,8 @@ class PenaltyForm:
         cells: LayeredPatterns = some_patterns(
             problem, replace(options, n_patterns=options.n_patterns or self.n_patterns)
         )  # type: ignore[assignment]
-        with InterruptFlag() as interrupt:
-            branches, status, epochs = self._train(problem, cells, options, began, interrupt)
+        with watching(options.time_limit) as watch:
+            branches, status, epochs = self._train(problem, cells, options, watch)
         found = reduce_neurons(problem, branches, 1e-4)
         V = dual_point(problem, -problem.loss.gradient(problem.outputs(found), problem.Y, problem.w))
         value = search_parallel(problem, V, options.random_state)
@@ -81,7 +81,6 @@ class PenaltyForm:
             neurons=found,
             bound=bound,
             scope="global",
-            rigorous=False,
             method="local search",
             status=status,
             n_iter=epochs,
@@ -94,8 +93,7 @@ class PenaltyForm:
         problem: ParallelProblem,
         cells: LayeredPatterns,
         options: Options,
-        began: float,
-        interrupt: InterruptFlag,
+        watch: Watch,
     ) -> tuple[SubNetworks, str, int]:
         try:
             import torch
@@ -140,9 +138,8 @@ class PenaltyForm:
             objective = problem.objective(_branches(problem, cells, Z.detach().numpy(), b.detach().numpy()))
             if objective < best:
                 best, kept = objective, (Z.detach().clone(), b.detach().clone())
-            late = options.time_limit is not None and time.perf_counter() - began > options.time_limit
-            if late or interrupt.is_set():
-                status = "interrupted" if interrupt.is_set() else "stopped at time_limit"
+            if watch.late():
+                status = watch.status
                 break
         return _branches(problem, cells, kept[0].numpy(), kept[1].numpy()), status, epoch
 

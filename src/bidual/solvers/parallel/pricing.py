@@ -1,27 +1,57 @@
 r"""Pricing: search for the branch of unit cost that violates the dual constraint most.
 
-On the cell of a branch the best leaves are parallel to the gradient, towards which they move, crossing hyperplanes;
-the best branches are then put at the maximum of their cone and of the cones it touches.
+On the cell of a branch the best leaves are parallel to the gradient, towards which they move, crossing hyperplanes.
+There are very many local maxima, and one start in a thousand ends at one that matters; but the good ones have leaves in
+common with each other. The best branches therefore have offspring, which differ from them in a leaf or a sign, for some
+generations; the best of all are then put at the maximum of their cone and of the cones it touches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.utils import check_random_state
 
-from bidual._typing import FloatArray
+from bidual._typing import BoolArray, FloatArray, IntArray
+from bidual._watch import checkpoint
+from bidual.arrangements.layered import LayeredPatterns
+from bidual.arrangements.patterns import unique_rows
 from bidual.problem import ParallelProblem, SubNetworks
-from bidual.solvers.parallel.cells import cells_of, random_branches, random_signs
+from bidual.solvers.parallel.cells import random_branches
 
-#: Branches that pricing starts from and how many it polishes: in the first rounds, the later ones and the audit.
-ROUND, CAREFUL, AUDIT = (64, 8), (128, 16), (384, 48)
+
+class Effort(NamedTuple):
+    """How much searching: branches to start from, generations of twice as many offspring, and what follows.
+
+    ``cones`` branches are put at the maximum of their cone, the best ``polished`` of which go on from cone to cone.
+    """
+
+    starts: int
+    generations: int
+    cones: int
+    polished: int
+
+
+#: The first rounds, the later ones, and each search of an audit.
+ROUND, CAREFUL, AUDIT = Effort(64, 1, 16, 8), Effort(128, 2, 48, 16), Effort(1024, 4, 300, 24)
+#: Entries of M for all leaves of all starts that a search can afford, and starts that it has at least.
+STARTS_ENTRIES, FEWEST = 8_000_000, 192
+#: Branches are alike whose outputs exceed this share of their largest one at the same rows.
+ALIKE = 0.125
+#: Cosine of the outputs from which on a branch is taken for another one.
+SAME = 0.99
+#: Share of the offspring that are tried with the opposite head.
+OPPOSITE = 0.25
+#: Lengths of a leaf that is drawn anew relative to the longest leaf of its branch, and of the noise on all leaves.
+FRESH, NOISE = (0.2, 1.0), (0.05, 0.2, 0.5)
 #: First lengths of the steps of an ascent (each branch has one of them), by how much all steps are shortened in how
 #: many steps, and after which steps only the best go on, with their share. Steps that shrink whatever they bring get
 #: across kinks, at which steps that must bring something end; too long ones lead all branches to the same few.
-FIRST, SHRINK, STEPS, SIEVES = (0.2, 0.5), 1 / 40, 60, {6: 0.5, 15: 0.4, 30: 0.5}
+FIRST, SHRINK, STEPS, SIEVES = (0.2, 0.5), 1 / 40, 60, {6: 0.5, 15: 0.4}
 #: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of all cones that it can
 #: afford in a round.
 HOPS, NEIGHBOURS, ENTRIES = 12, 6, 40_000
@@ -48,6 +78,8 @@ class Search:
     def ascend(self, branches: SubNetworks, V: FloatArray) -> tuple[SubNetworks, FloatArray]:
         """Branches reached from these, each towards its own head, and the values there."""
         problem = self.problem
+        if not len(branches):
+            return branches, np.zeros(0)
         some = max(1, BATCH_ENTRIES // max(len(problem.M) * problem.tree.leaves, 1))
         if len(branches) > some:
             index = np.array_split(np.arange(len(branches)), -(-len(branches) // some))
@@ -61,6 +93,7 @@ class Search:
         top, first = U.copy(), self.rng.choice(FIRST, size=(len(U), 1))
         moving = np.arange(len(U))
         for step in range(STEPS):
+            checkpoint()
             length = first[moving] * SHRINK ** (step / STEPS)
             trial = (1.0 - length) * U[moving] + length * towards[moving]
             trial /= np.maximum(np.linalg.norm(trial, axis=1, keepdims=True), 1e-300)
@@ -83,38 +116,72 @@ class Search:
         norms = np.linalg.norm(gradient, axis=1, keepdims=True)
         return (phi * pull).sum(axis=0), np.where(norms > 0, gradient / np.where(norms > 0, norms, 1.0), U)
 
-    def starts(self, V: FloatArray, near: SubNetworks, count: int) -> SubNetworks:
-        """Random branches with heads up and down, and the neighbourhood of ``near``."""
+    def strangers(self, V: FloatArray, count: int) -> SubNetworks:
+        """Random branches with heads up and down."""
+        found = self._headed(random_branches(self.problem, count, self.rng), V)
+        return found.joined(replace(found, alpha=-found.alpha))
+
+    def offspring(self, parents: SubNetworks, V: FloatArray, count: int) -> SubNetworks:
+        """Branches like ``parents``, of unit cost, but for one of four differences.
+
+        A leaf drawn anew, a leaf of another parent (both with another sign, half of them), another sign, or noise on
+        all leaves.
+        """
         problem, rng = self.problem, self.rng
-        found = self._headed(random_branches(problem, count, rng), V)
-        found = found.joined(replace(found, alpha=-found.alpha))
-        if len(near):
-            units = unit_cost(near)
-            some = units.take(rng.integers(len(units), size=count))
-            spread = rng.choice([0.01, 0.1, 0.5], size=(len(some), 1))
-            noise = rng.standard_normal(some.U.shape) / np.sqrt(some.U.shape[1])
-            # other signs on the same leaves are another branch
-            signs = np.where(rng.random((len(some), 1)) < 0.3, random_signs(problem, len(some), rng), some.signs)
-            moved = unit_cost(replace(some, U=some.U + spread * noise, signs=signs))
-            found = found.joined(self._headed(units.joined(moved), V))
-        return found
+        T, p, each = problem.tree.leaves, problem.M.shape[1], np.arange(count)
+        born = parents.take(rng.integers(len(parents), size=count))
+        W, signs = born.U.reshape(count, T, p).copy(), born.signs.copy()
+        kind, leaf = rng.integers(4, size=count), rng.integers(T, size=count)
+        drawn = random_branches(problem, count, rng).U.reshape(count, T, p)[:, 0]
+        drawn /= np.maximum(np.linalg.norm(drawn, axis=1, keepdims=True), 1e-300)
+        drawn *= (np.linalg.norm(W, axis=2).max(axis=1) * rng.uniform(*FRESH, size=count))[:, None]
+        others = parents.U.reshape(-1, p)[rng.integers(T * len(parents), size=count)]
+        for which, leaves in enumerate((drawn, others)):
+            W[each[kind == which], leaf[kind == which]] = leaves[kind == which]
+        flipped = each[(kind == 2) | ((kind < 2) & (rng.random(count) < 0.5))]
+        signs[flipped, rng.integers(signs.shape[1], size=len(flipped))] *= -1.0
+        noise = rng.choice(NOISE, size=(count, 1, 1)) * rng.standard_normal(W.shape) / np.sqrt(T * p)
+        W[kind == 3] += noise[kind == 3]
+        heads = np.ones_like(born.alpha)  # their own are zero for those that compute nothing; new ones follow
+        born = self._headed(unit_cost(replace(born, U=W.reshape(count, T * p), alpha=heads, signs=signs)), V)
+        opposite = rng.random((len(born), 1)) < OPPOSITE
+        return replace(born, alpha=np.where(opposite, -born.alpha, born.alpha))
 
     def _headed(self, branches: SubNetworks, V: FloatArray) -> SubNetworks:
         """The same branches with the heads that help most; any for those that compute nothing."""
         values, heads = self.values(branches, V)
         return replace(branches, alpha=np.where((values > 0)[:, None], heads, np.eye(1, V.shape[1])))
 
-    def run(self, V: FloatArray, near: SubNetworks, starts: int, polished: int) -> tuple[SubNetworks, FloatArray]:
-        """Branches and values, best first; the best so many are polished."""
-        found, values = self.ascend(self.starts(V, near, starts), V)
-        order = np.argsort(-values, kind="stable")
-        found, values = found.take(order), values[order]
-        some = min(polished, len(found), self.affordable * polished // ROUND[1])
-        if some:
-            best, top = self.polish(found.take(np.arange(some)), V)
-            found, values = best.joined(found), np.concatenate([top, values])
-            order = np.argsort(-values, kind="stable")
-            found, values = found.take(order), values[order]
+    def run(
+        self, V: FloatArray, near: SubNetworks, effort: Effort, stop: Callable[[], bool] = lambda: False
+    ) -> tuple[SubNetworks, FloatArray]:
+        """Branches and values, best first, from strangers and from ``near`` with their offspring, until ``stop()``."""
+        size = len(self.problem.M) * self.problem.tree.leaves * self.problem.M.shape[1]
+        starts = min(effort.starts, max(STARTS_ENTRIES // max(size, 1), FEWEST))
+        found, values = self.ascend(self.strangers(V, starts), V)
+        if len(near):
+            units = self._headed(unit_cost(near), V)
+            units = units.take(unlike(self.problem, units))
+            # by themselves: beside those in use, which are at the limit, all others would seem hopeless
+            others, theirs = self.ascend(units.joined(self.offspring(units, V, starts)), V)
+            found, values = found.joined(others), np.concatenate([values, theirs])
+        for _ in range(effort.generations):
+            if stop():
+                break
+            # unlike each other: those in use and their likes, all at the limit, must not be the only ones
+            found, values = _best(found, values, len(found))
+            parents = found.take(unlike(self.problem, found)[: 2 * starts])
+            others, theirs = self.ascend(self.offspring(parents, V, 2 * starts), V)
+            found, values = found.joined(others), np.concatenate([values, theirs])
+        found, values = _best(found, values, len(found))
+        share = min(1.0, self.affordable / ROUND.polished)
+        for count, finish in ((effort.cones, self.settle), (effort.polished, self.polish)):
+            some = int(share * count)
+            if some and len(found) and not stop():
+                # an ascent ends percents below its maximum, so that many must be put there to know the best
+                first = unlike(self.problem, found)[:some]
+                best, top = finish(found.take(first), V)
+                found, values = _best(best.joined(found), np.concatenate([top, values]), len(found))
         return found, values
 
     @property
@@ -122,6 +189,12 @@ class Search:
         """Branches that a round can polish."""
         n, p = self.problem.M.shape
         return ENTRIES // max(n * self.problem.tree.nodes * p * self.problem.tree.leaves, 1)
+
+    def settle(self, branches: SubNetworks, V: FloatArray) -> tuple[SubNetworks, FloatArray]:
+        """The best branches of the cones of these."""
+        best = self._best_of_cones(branches, V)
+        values, heads = self.values(best, V)
+        return replace(best, alpha=heads), values
 
     def polish(self, branches: SubNetworks, V: FloatArray) -> tuple[SubNetworks, FloatArray]:
         """Branches no worse than these that are the best of their own cone and of those around."""
@@ -147,13 +220,16 @@ class Search:
 
     def _best_of_cones(self, branches: SubNetworks, V: FloatArray) -> SubNetworks:
         """The best leaves in the cone of each branch: the gradient projected on it."""
-        problem = self.problem
+        M, tree = self.problem.M, self.problem.tree
+        masks = np.ascontiguousarray(tree.masks(self.problem.leaves(branches.U), branches.signs).swapaxes(0, 1))
+        cells = LayeredPatterns(tree, masks, branches.signs)  # one for each branch, equal or not
+        gradients = np.einsum("knt,kn->ktn", cells.gates, branches.alpha @ V.T) @ M
+        cell, _, normals = cells.normals(M)
+        ends = np.searchsorted(cell, np.arange(len(branches) + 1))
         U = np.empty_like(branches.U)
         for k in range(len(branches)):
-            cell = cells_of(problem, branches.take(np.array([k])))
-            pull = V @ branches.alpha[k]
-            gradient = np.einsum("nt,n,np->tp", cell.gates[0], pull, problem.M).ravel()
-            U[k] = _project(gradient, cell.normals(problem.M)[2])
+            checkpoint()
+            U[k] = _project(gradients[k].ravel(), normals[ends[k] : ends[k + 1]])
         lengths = np.linalg.norm(U, axis=1, keepdims=True)
         return replace(branches, U=np.where(lengths > 0, U / np.where(lengths > 0, lengths, 1.0), branches.U))
 
@@ -173,7 +249,38 @@ def search_parallel(problem: ParallelProblem, V: FloatArray, random_state: int |
     nothing = reduced.no_neurons(reduced.M.shape[1], np.zeros(problem.n_outputs))
     if not reduced.M.size:
         return 0.0
-    return float(Search(reduced, rng).run(V, nothing, *ROUND)[1].max(initial=0.0))
+    return float(Search(reduced, rng).run(V, nothing, AUDIT)[1].max(initial=0.0))
+
+
+def distinct(problem: ParallelProblem, branches: SubNetworks) -> IntArray:
+    """Index of the first branch in each cell."""
+    masks = problem.tree.masks(problem.leaves(branches.U), branches.signs).swapaxes(0, 1)
+    masks = masks.reshape(len(branches), len(problem.M) * problem.tree.nodes)
+    return unique_rows(np.column_stack([masks, branches.signs > 0]))[0]
+
+
+def unlike(problem: ParallelProblem, branches: SubNetworks) -> IntArray:
+    """Index of the first of all branches that are alike.
+
+    A maximum at the edge of its cone is in many cells, so that cells do not tell one from another.
+    """
+    outputs = problem.hidden_of(branches).T
+    large = outputs > ALIKE * outputs.max(axis=1, keepdims=True, initial=0.0)
+    return unique_rows(np.column_stack([large, branches.alpha > 0]))[0]
+
+
+def found_again(problem: ParallelProblem, known: SubNetworks, found: SubNetworks) -> BoolArray:
+    """Which of the ``known`` branches are among the ``found`` ones, by their heads and outputs."""
+    outputs = [problem.hidden_of(branches).T for branches in (known, found)]
+    outputs = [rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300) for rows in outputs]
+    same = (outputs[0] @ outputs[1].T > SAME) & (known.alpha @ found.alpha.T > 0)
+    return np.asarray(same.any(axis=1), dtype=bool)
+
+
+def _best(branches: SubNetworks, values: FloatArray, count: int) -> tuple[SubNetworks, FloatArray]:
+    """The best so many, best first."""
+    order = np.argsort(-values, kind="stable")[:count]
+    return branches.take(order), values[order]
 
 
 def _project(point: FloatArray, normals: FloatArray) -> FloatArray:

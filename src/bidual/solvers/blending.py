@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bidual._typing import FloatArray
-from bidual.certificates import DualBound, lower_bound, sufficient
-from bidual.certificates.oracle import OracleBound, SignSearch
+from bidual.certificates import Bound, lower_bound, sufficient
+from bidual.certificates.oracle import SignSearch
 from bidual.problem import Problem
 
 #: Share of the time for one slice, and the smallest distance of two points.
@@ -31,7 +31,7 @@ ENOUGH = 0.15
 PATIENCE = 3
 
 #: Is told what a dual point proves; says whether that is enough.
-Offer = Callable[[FloatArray, DualBound, OracleBound], bool]
+Offer = Callable[[Bound, str], bool]
 
 
 @dataclass(eq=False)
@@ -97,10 +97,10 @@ class Blend:
         arm = self._arm(share)
         arm.search.run(until)
         told, V = arm.search.told(), arm.search.V
-        dual = lower_bound(self.problem, V, told.value, told.bound)
+        dual = lower_bound(self.problem, V, told.value, told.bound, told.proof)
         arm.slices += 1
         arm.value, arm.limit = dual.value, lower_bound(self.problem, V, told.value, told.value).value
-        return offer(V, dual, told)
+        return offer(dual, told.method)
 
     def _arm(self, share: float) -> _Arm:
         for arm in self.arms:

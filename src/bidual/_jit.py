@@ -1,0 +1,26 @@
+"""How the loops of the library are compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+
+def _probe() -> None:
+    """Compiled never; only asked where it would be kept."""
+
+
+def _cache_is_writable() -> bool:
+    """Whether numba finds a place for compiled code: beside the source, in the user's cache or in NUMBA_CACHE_DIR."""
+    try:
+        njit(cache=True)(_probe)
+    except RuntimeError:  # "no locator available": a read-only installation and a read-only home
+        return False
+    return True
+
+
+#: Options of every compiled function. Where nothing can be kept they are compiled in every process that needs them.
+#: No fastmath: proofs rest on how sums are rounded, and how they are reordered would depend on whether the code was
+#: just compiled or came from the cache.
+JIT: dict[str, Any] = {"cache": _cache_is_writable(), "nogil": True, "error_model": "numpy"}

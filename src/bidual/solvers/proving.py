@@ -1,0 +1,194 @@
+"""After training: the best lower bound that can be proven in the time there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bidual._checks import shown
+from bidual._typing import FloatArray
+from bidual._watch import Stopped, current
+from bidual.certificates import Bound, bound_by_norms, lower_bound, relative_gap, sufficient
+from bidual.certificates.oracle import CONE_RANK, bound_oracle
+from bidual.certificates.oracle.joint import relaxed_dual
+from bidual.problem import Neurons, Problem
+from bidual.solvers.base import PROOF_PATTERNS, Solution
+from bidual.solvers.blending import Blend
+from bidual.solvers.kinds import cone_bounds, few_of
+
+#: What bounds by norms are called.
+NORMS = "norms of rows"
+#: Directions of neurons that an oracle starts from, at most.
+_INCUMBENTS = 50
+#: Seconds that prove="auto" takes at least; and at most, as a multiple of the seconds of training.
+LEAST, SHARE = 1.0, 1.0
+
+
+def checked_prove(prove: float | str | bool) -> float | str | bool:
+    """``prove`` as given, if it makes sense."""
+    seconds = isinstance(prove, int | float | np.number) and not isinstance(prove, bool)
+    auto = isinstance(prove, str) and prove == "auto"
+    if not (prove is False or auto or (seconds and 0 <= prove <= float(np.finfo(float).max))):  # type: ignore[operator]
+        raise ValueError(f"prove must be 'auto', False or a number of seconds >= 0, got {shown(prove)}")
+    return prove
+
+
+def seconds_for(prove: float | str | bool, training: float, left: float) -> float:
+    """Seconds for a proof: as ``prove`` says, at most ``left``; zero for none."""
+    if prove is False:
+        return 0.0
+    wanted = max(LEAST, SHARE * training) if prove == "auto" else float(prove)
+    return max(0.0, min(wanted, left))
+
+
+def proven(problem: Problem, solution: Solution, tol: float, deadline: float) -> tuple[Bound, str]:
+    """The best proven lower bound on the problem of ``solution``, and how it was proven."""
+    neurons = solution.neurons
+    assert isinstance(neurons, Neurons)
+    lowest, found = problem.objective(neurons), solution.bound.V
+    if solution.bound.proven and relative_gap(lowest, solution.bound.value) <= tol:
+        return solution.bound, solution.method
+    if not found.any() and problem.loss.smooth:  # nothing is known yet: the residual is a dual point, too
+        found = -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w)
+    prover = Prover(problem, found, lowest, tol, deadline, incumbents=neurons.U)
+    if solution.bound.proven:
+        prover.offer(solution.bound, solution.method)
+    prover.run()
+    return prover.best, prover.how
+
+
+@dataclass
+class Prover:
+    """The search for the best provable lower bound, in natural units.
+
+    Parameters
+    ----------
+    problem : Problem
+    found : ndarray, shape (n, C)
+        The best dual point known.
+    lowest : float
+        The lowest objective known.
+    tol : float
+        Stop when this relative gap is proven.
+    deadline : float
+        Moment of :func:`time.perf_counter` at which to stop.
+    method : str
+        See :func:`bidual.certificates.oracle.bound_oracle`; "local" proves by norms only.
+    incumbents : ndarray, shape (k, p)
+        Hidden weights of neurons worth a look.
+    others : tuple of ndarray
+        Further dual points.
+    say : callable
+        Is told what was proven, and how.
+    """
+
+    problem: Problem
+    found: FloatArray
+    lowest: float
+    tol: float
+    deadline: float
+    method: str = "auto"
+    incumbents: FloatArray | None = None
+    others: tuple[FloatArray, ...] = ()
+    say: Callable[[str, float], None] = lambda how, value: None
+    best: Bound = field(init=False)
+    how: str = field(init=False, default=NORMS)
+
+    def __post_init__(self) -> None:
+        self.found = self._point(self.found)
+        self.best = bound_by_norms(self.problem, self.found)
+
+    @property
+    def done(self) -> bool:
+        """Whether the bound is as good as asked for: close to the lowest objective known."""
+        return relative_gap(self.lowest, self.best.value) <= self.tol
+
+    def offer(self, bound: Bound, how: str) -> bool:
+        """Keep the bound if it is the best so far; whether it is good enough."""
+        self.say(how, bound.value)
+        if bound.proven and bound.value > self.best.value:
+            self.best, self.how = bound, how
+        return self.done
+
+    def run(self) -> None:
+        """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
+        late = current().late() or time.perf_counter() >= self.deadline
+        with suppress(Stopped):  # the deadline ends a search that goes on; the limits of the run end any
+            if self.done or self.method == "local" or late or self._by_patterns():
+                return
+            if self.problem.plain:  # the oracle knows nothing of neurons of other kinds
+                self._by_oracle()
+
+    def _by_oracle(self) -> None:
+        incumbents = self._heaviest()
+        goal = (1.0 - self.tol) * self.lowest
+        if self._blends:
+            known = np.zeros((0, self.problem.M.shape[1])) if incumbents is None else incumbents
+            Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known).run(self.deadline, self.offer)
+            return
+        for V in self._points():
+            now = time.perf_counter()
+            if self.done or now >= self.deadline:
+                return
+            until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
+            oracle = bound_oracle(
+                self.problem,
+                V,
+                method=self.method,
+                target=sufficient(self.problem, V, goal),
+                rtol=0.1 * self.tol,
+                deadline=until,
+                incumbent=incumbents,
+            )
+            self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
+
+    def _by_patterns(self) -> bool:
+        """Over all activation patterns, of one output, if they are few; whether that was the way."""
+        if self.method not in ("auto", "patterns") or self.problem.n_coefficients > 1:
+            return False
+        patterns = few_of(self.problem, PROOF_PATTERNS)
+        if patterns is None:
+            return False
+        bound = cone_bounds(self.problem, patterns).lower_bound(self.found)
+        self.offer(bound, f"all {len(patterns)} activation patterns")
+        return bound.proven
+
+    def _points(self) -> Iterator[FloatArray]:
+        """Dual points, the most promising first; where the relaxation stays loose, one that suits it."""
+        yield self.found
+        if self._relaxes:
+            now = time.perf_counter()
+            yield self._easy(now + 0.4 * (self.deadline - now))
+        for V in self.others:
+            yield self._point(V)
+            yield self._point(0.5 * (V + self.found))
+
+    def _point(self, V: FloatArray) -> FloatArray:
+        p = self.problem
+        return p.loss.dual_point(V, p.Y, p.w, centred=p.fit_intercept)
+
+    def _easy(self, until: float) -> FloatArray:
+        return relaxed_dual(self.problem, self.found, deadline=until)
+
+    def _heaviest(self) -> FloatArray | None:
+        if self.incumbents is None or not len(self.incumbents):
+            return None
+        order = np.argsort(-np.linalg.norm(self.incumbents, axis=1), kind="stable")
+        return self.incumbents[order[:_INCUMBENTS]]
+
+    @property
+    def _relaxes(self) -> bool:
+        """Whether there is a relaxed problem."""
+        p = self.problem
+        return p.n_coefficients == 1 and p.loss.smooth and self.method in ("auto", "compact", "signs")
+
+    @property
+    def _blends(self) -> bool:
+        """Whether points between the relaxed one and the best one are worth a try."""
+        rank = self.problem.reduced.shape[1]
+        branches = self.method == "signs" or (self.method == "auto" and rank > CONE_RANK)
+        return self._relaxes and branches and np.isfinite(self.deadline)

@@ -1,0 +1,370 @@
+"""Certificates of every kind are accepted by ``verify`` and by the independent checker; forgeries are not."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bidual
+from bidual import (
+    BatchNorm,
+    Convolutional,
+    LinearNetRegressor,
+    Parallel,
+    ReLUClassifier,
+    ReLURegressor,
+    SplineClassifier,
+    SplineRegressor,
+    certify,
+)
+from bidual.certificates import Certificate, ContradictionError
+from bidual.certification import refusal
+from bidual.check_certificate import check, constraint
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((14, 2))
+Y = np.abs(X[:, 0]) + 0.1 * rng.standard_normal(14)
+WIDE = rng.standard_normal((16, 4))
+TABLE = rng.standard_normal((12, 5))
+LABELS = np.where(np.median(Y) < Y, "yes", "no")
+THREE = np.array(["u", "v", "w"])[np.arange(14) % 3]
+WEIGHTS = rng.uniform(0.2, 2.0, 14)
+
+
+def fitted(estimator, inputs, targets, weights=None):
+    """An estimator, whatever its gap is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator.fit(inputs, targets) if weights is None else estimator.fit(inputs, targets, weights)
+
+
+def document(certificate):
+    """A certificate as a file holds it."""
+    return json.loads(json.dumps(certificate.to_dict()))
+
+
+def relu(**options):
+    return ReLURegressor(**{"beta": 0.05, "random_state": 0, "prove": 0.5, **options})
+
+
+def classifier(**options):
+    return ReLUClassifier(**{"beta": 0.02, "random_state": 0, "prove": 0.5, **options})
+
+
+CASES = {
+    "patterns": (relu(), X, Y, "patterns"),
+    "exact": (relu(method="exact"), X, Y, "patterns"),
+    "without biases": (relu(bias=False, fit_intercept=False), X, Y, "patterns"),
+    "weights": (relu(), X, Y, "patterns"),
+    "offset 1e3": (relu(), X + 1e3, Y, "patterns"),
+    "offset 1e6": (relu(), X + 1e6, Y + 1e4, "patterns"),
+    "ties": (relu(), np.round(X), np.round(Y), "patterns"),
+    "norms": (relu(prove=False), X, Y, "norms"),
+    "nothing to learn": (relu(beta=10.0), X, Y, "norms"),
+    "constant": (relu(), X, np.ones(14), "norms"),
+    "cones": (relu(method="exact"), X, np.column_stack([Y, X[:, 1]]), "cones"),
+    "sampled": (relu(method="sampled", n_patterns=8), X, Y, "sampled"),
+    "sampled outputs": (relu(method="sampled", n_patterns=8), X, np.column_stack([Y, X[:, 1]]), "sampled"),
+    "gates": (relu(activation="gated", n_patterns=8), X, Y, "gates"),
+    "cutting planes": (relu(method="cutting_plane"), X, Y, "patterns"),
+    "huber": (relu(loss="huber"), X, Y, "patterns"),
+    "absolute": (relu(loss="absolute"), X, Y, "patterns"),
+    "quantile": (relu(loss=bidual.losses.Quantile(0.8)), X, Y, "patterns"),
+    "logistic": (classifier(), X, LABELS, "patterns"),
+    "hinge": (classifier(loss="hinge"), X, LABELS, "patterns"),
+    "squared hinge": (classifier(loss="squared_hinge"), X, LABELS, "patterns"),
+    "labels as numbers": (classifier(loss="squared"), X, LABELS, "patterns"),
+    "softmax": (classifier(method="exact"), X, THREE, "cones"),
+    "softmax by norms": (classifier(prove=False), X, THREE, "norms"),
+    "exact fit": (relu(beta=0, method="exact"), X[:7], Y[:7], "patterns"),
+    "margin": (classifier(beta=0, loss="hinge", method="exact"), X[:6], np.array(list("ababab")), "patterns"),
+    "batch norm": (relu(architecture="batch_norm"), X, Y, "patterns"),
+    "batch norm of rank": (relu(architecture=BatchNorm(rank=1)), X, Y, "patterns"),
+    "convolution": (relu(architecture=Convolutional(2), bias=False), TABLE, TABLE[:, 0], "patterns"),
+    "average": (relu(architecture=Convolutional(2, pooling="average"), prove=False), TABLE, TABLE[:, 0], "norms"),
+    "flatten": (relu(architecture=Convolutional(2, pooling="flatten"), prove=False), TABLE, TABLE[:, 0], "norms"),
+    "normalised filters": (
+        relu(architecture=Convolutional(2, batch_norm=True), prove=False), TABLE, TABLE[:, 0], "norms",
+    ),
+    "places": (relu(architecture=Convolutional(2, pooling=None), prove=False), TABLE, np.abs(TABLE[:, :4]), "norms"),
+    "gated filters": (
+        relu(architecture=Convolutional(2), activation="gated", n_patterns=6), TABLE, TABLE[:, 0], "gates",
+    ),
+    "branches by norms": (relu(architecture=Parallel(2), prove=False, max_iter=3), X, Y, "norms"),
+    "spline": (SplineRegressor(beta=0.01), X[:, :1], Y, "kinks"),
+    "spline outputs": (SplineRegressor(beta=0.01, loss="huber"), X[:, :1], np.column_stack([Y, X]), "kinks"),
+    "spline far away": (SplineRegressor(beta=0.01), X[:, :1] + 1e5, Y, "kinks"),
+    "spline on a line": (SplineRegressor(beta=0.01), X[:, :1] * [[1.0, 2.0, -1.0]] + 1.0, Y, "kinks"),
+    "spline of classes": (SplineClassifier(beta=0.01), X[:, :1], LABELS, "kinks"),
+    "linear": (LinearNetRegressor(beta=0.01), WIDE, WIDE @ rng.standard_normal((4, 2)), "linear"),
+}  # fmt: skip
+#: Networks that the checker evaluates.
+EVALUATED = ("two_layer", "gated", "batch_norm", "deep", "convolutional")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_honest_certificates_are_proven_by_both(name):
+    estimator, inputs, targets, kind = CASES[name]
+    weights = WEIGHTS if name == "weights" else None
+    est = fitted(estimator, inputs, targets, weights)
+    data = document(est.certificate_)
+    assert data["evidence"]["proof"]["kind"] == kind
+    certificate = Certificate.from_dict(data)
+    assert refusal(certificate, inputs, targets, weights, est) is None
+    assert certificate.verify(inputs, targets, weights, est)
+    model = est.network_.to_dict() if est.network_.kind in EVALUATED else None
+    proven, reason = check(data, inputs, targets, weights, model)
+    assert proven, reason
+
+
+@pytest.mark.parametrize("name", ["normalised", "cells"])
+def test_kinds_that_only_verify_knows_are_verified_and_refused_by_name(name):
+    architecture = BatchNorm("after") if name == "normalised" else Parallel(2)
+    est = fitted(relu(architecture=architecture, method="exact" if name == "normalised" else "sampled"), X, Y)
+    data = document(est.certificate_)
+    assert Certificate.from_dict(data).verify(X, Y, model=est)
+    proven, reason = check(data, X, Y)
+    assert not proven
+    assert "this checker knows no proof of the kind" in reason
+
+
+@pytest.mark.parametrize("method", ["compact", "signs", "cones", "patterns"])
+def test_certificates_of_other_networks_are_proven_by_both(method):
+    few = X if method == "patterns" else WIDE
+    targets = np.abs(few[:, 0]) + 0.1 * few[:, 1]
+    est = fitted(relu(prove=False, max_iter=2), few, targets)
+    certificate = certify(est, few, targets, beta=0.05, method=method, time_limit=2.0, tol=1e-2, random_state=0)
+    assert certificate.verify(few, targets, model=est)
+    proven, reason = check(document(certificate), few, targets, model=est.network_.to_dict())
+    assert proven, reason
+
+
+def test_relaxations_of_several_outputs_are_proven_by_both():
+    targets = np.column_stack([WIDE[:, 0], np.abs(WIDE[:, 1])])
+    est = fitted(relu(prove=False, max_iter=2), WIDE, targets)
+    certificate = certify(est, WIDE, targets, beta=0.05, method="compact", time_limit=2.0, random_state=0)
+    assert certificate.evidence.proof.kind == "relaxation"
+    assert certificate.verify(WIDE, targets)
+    proven, reason = check(document(certificate), WIDE, targets)
+    assert proven, reason
+
+
+def relaxation():
+    targets = np.abs(WIDE[:, 0]) + 0.1 * WIDE[:, 1]
+    est = fitted(relu(prove=False, max_iter=2), WIDE, targets)
+    certificate = certify(est, WIDE, targets, beta=0.05, method="compact", time_limit=2.0, random_state=0)
+    return document(certificate), WIDE, targets
+
+
+def cones():
+    targets = np.column_stack([Y, X[:, 1]])
+    return document(fitted(relu(method="exact"), X, targets).certificate_), X, targets
+
+
+def patterns():
+    return document(fitted(relu(), X, Y).certificate_), X, Y
+
+
+def sampled():
+    return document(fitted(relu(method="sampled", n_patterns=8), X, Y).certificate_), X, Y
+
+
+def gates():
+    return document(fitted(relu(activation="gated", n_patterns=8), X, Y).certificate_), X, Y
+
+
+def spline():
+    return document(fitted(SplineRegressor(beta=0.01), X[:, :1], Y).certificate_), X[:, :1], Y
+
+
+MAKERS = [patterns, relaxation, cones, sampled, gates, spline]
+
+
+def raised(data):
+    """A higher lower bound, with numbers that agree."""
+    data["lower_bound"] *= 1.0 + 1e-6
+    data["objective"] = max(data["objective"], data["lower_bound"] * (1 + 1e-3))
+    data["likely_bound"] = max(data["lower_bound"], min(data["likely_bound"], data["objective"]))
+    for name, bound in (("gap", "lower_bound"), ("likely_gap", "likely_bound")):
+        data[name] = (data["objective"] - data[bound]) / data["objective"]
+
+
+def smaller_beta(data):
+    data["beta"] *= 0.5
+
+
+def other_loss(data):
+    data["loss"] = "huber"
+    data["evidence"]["loss"] = {"name": "huber", "delta": 0.01}
+
+
+def loss_by_name(data):
+    data["loss"] = "absolute"
+
+
+def wider_scope(data):
+    data["scope"] = "patterns" if data["scope"] == "global" else "global"
+
+
+def scaled_up(data):
+    data["evidence"]["V"] = (3.0 * np.array(data["evidence"]["V"])).tolist()
+    data["evidence"]["scale"] *= 3.0
+    raised(data)
+
+
+def no_proof(data):
+    data["evidence"]["proof"] = {"kind": "norms"}
+
+
+def smaller_limit(data):
+    data["limit"] *= 0.9
+
+
+def value_above_limit(data):
+    data["attained"] = 1.1 * data["limit"]
+
+
+def other_rows(data):
+    data["evidence"]["V"] = data["evidence"]["V"][::-1]
+
+
+def other_architecture(data):
+    data["evidence"]["bias"] = False
+
+
+def fewer_rows(data):
+    data["evidence"]["V"] = data["evidence"]["V"][1:]
+
+
+TAMPERINGS = [
+    raised, smaller_beta, other_loss, loss_by_name, wider_scope, scaled_up, no_proof, smaller_limit,
+    value_above_limit, other_rows, other_architecture, fewer_rows,
+]  # fmt: skip
+
+
+def accepted(data, inputs, targets, model=None):
+    """Whether the library accepts a document: errors are no acceptance."""
+    try:
+        return Certificate.from_dict(data).verify(inputs, targets, model=model)
+    except (ValueError, ContradictionError):
+        return False
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda f: f.__name__)
+def test_what_is_tampered_with_is_refused_by_both(make):
+    honest, inputs, targets = make()
+    assert accepted(honest, inputs, targets)
+    assert check(honest, inputs, targets)[0]
+    for tamper in TAMPERINGS:
+        data = copy.deepcopy(honest)
+        tamper(data)
+        if tamper is other_architecture and make in (spline,):
+            continue
+        assert not accepted(data, inputs, targets), tamper.__name__
+        assert not check(data, inputs, targets)[0], tamper.__name__
+
+
+@pytest.mark.parametrize("scale", [-1.0, 0.0, 1e-300])
+def test_a_relaxation_of_another_scale_without_multipliers_is_refused(scale):
+    data, inputs, targets = relaxation()
+    proof = data["evidence"]["proof"]
+    proof["scale"] = scale
+    zeros = np.zeros(sum(proof["sizes"][0]), dtype="<f4")
+    proof["multipliers"] = [bidual.certificates.parsing.pack(zeros)] * len(proof["sizes"])
+    assert not accepted(data, inputs, targets)
+    assert not check(data, inputs, targets)[0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38])
+def test_multipliers_that_are_no_numbers_prove_nothing(value):
+    data, inputs, targets = relaxation()
+    proof = data["evidence"]["proof"]
+    for k, sizes in enumerate(proof["sizes"]):
+        proof["multipliers"][k] = bidual.certificates.parsing.pack(np.full(sum(sizes), value))
+    assert not accepted(data, inputs, targets)
+    assert not check(data, inputs, targets)[0]
+
+
+@pytest.mark.parametrize("cones_looked_at", [0, 10**9, 10**18])
+def test_a_search_that_could_not_end_is_refused_at_once(cones_looked_at):
+    data, inputs, targets = cones()
+    data["evidence"]["proof"] |= {"cones": cones_looked_at, "limit": 0.5 * data["evidence"]["proof"]["limit"]}
+    assert not accepted(data, inputs, targets)
+    assert not check(data, inputs, targets)[0]
+
+
+def test_a_proof_of_fewer_gates_is_refused_for_a_model_with_more():
+    est = fitted(relu(activation="gated", n_patterns=8), X, Y)
+    data = document(est.certificate_)
+    active = bidual.certificates.parsing.unpack_bits(data["evidence"]["proof"], "active")
+    data["evidence"]["proof"]["active"] = bidual.certificates.parsing.pack_bits(active[:1])
+    assert not check(data, X, Y, model=est.network_.to_dict())[0]
+    assert not accepted(data, X, Y, est)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [relu(bias=False), relu(fit_intercept=False), relu(activation="gated"), relu(architecture="batch_norm")],
+    ids=["no biases", "no intercept", "gates", "batch norm"],
+)
+def test_a_model_of_another_class_or_objective_is_refused_by_both(other):
+    est, stranger = fitted(relu(), X, Y), fitted(other, X, Y)
+    data = document(est.certificate_)
+    assert check(data, X, Y, model=est.network_.to_dict())[0]
+    assert not check(data, X, Y, model=stranger.network_.to_dict())[0]
+    assert not Certificate.from_dict(data).verify(X, Y, model=stranger)
+
+
+def test_other_data_are_refused_by_the_checker():
+    data, inputs, targets = patterns()
+    assert not check(data, inputs + 0.01, targets)[0]
+    assert not check(data, inputs, targets + 0.01 * inputs[:, 0])[0]
+    assert not check(data, inputs[1:], targets[1:])[0]
+    assert not check(data, inputs, targets, WEIGHTS)[0]
+
+
+def test_norms_of_normalised_neurons_count_every_output():
+    # V = (0, 1) on four rows of weight 1/4: the neuron of constant outputs attains sqrt(sum v_i^2 / w_i) = 4
+    posed = {"architecture": "batch_norm", "options": {"position": "after"}, "bias": True, "w": np.full(4, 0.25)}
+    V = np.column_stack([np.zeros(4), np.ones(4)])
+    assert constraint({"kind": "norms"}, np.ones((4, 1)), V, posed)[0] >= 4.0
+
+
+def test_the_checker_runs_without_the_library(tmp_path):
+    source = Path(bidual.__file__).with_name("check_certificate.py")
+    est = fitted(relu(), X, Y)
+    est.certificate_.save(tmp_path / "c.json")
+    est.network_.save(tmp_path / "m.json")
+    np.savetxt(tmp_path / "d.csv", np.column_stack([X, Y]), delimiter=",", header="a,b,y", comments="", fmt="%.17g")
+    code = f"import sys, runpy; sys.argv[0] = 'x'; runpy.run_path({str(source)!r}, run_name='__main__')"
+    files = [str(tmp_path / name) for name in ("c.json", "d.csv")]
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", code, *files, "--model", str(tmp_path / "m.json")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("PROVEN: ")
+    tokens = [
+        line.split()[1].split(".")[0] for line in source.read_text().splitlines() if line.startswith(("import", "from"))
+    ]
+    assert set(tokens) <= {
+        "__future__",
+        "argparse",
+        "base64",
+        "csv",
+        "json",
+        "math",
+        "pathlib",
+        "sys",
+        "itertools",
+        "numpy",
+        "typing",
+        "collections",
+    }
