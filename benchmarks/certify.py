@@ -17,7 +17,7 @@ from report import machine, table, write_section
 from sklearn.neural_network import MLPRegressor
 
 from bidual import Certificate, ReLURegressor, beta_max, certify
-from bidual.networks import as_network
+from bidual.models import as_network
 
 JOURNAL = Path(__file__).parent / "results" / "certify.jsonl"
 

@@ -15,6 +15,7 @@ from report import machine, table, write_section
 
 from bidual import ReLURegressor, count_patterns, enumerate_patterns, sample_patterns
 from bidual.arrangements import Patterns
+from bidual.atoms import Relu
 from bidual.losses import Squared
 from bidual.networks import from_torch
 from bidual.problem import Problem
@@ -54,7 +55,7 @@ def exact_program(quick: bool) -> str:
         y = np.maximum(X[:, 0], 0) - np.maximum(X[:, -1] - 0.3, 0) + 0.1 * rng.standard_normal(n)
         beta = 1e-3
         patterns = enumerate_patterns(X) if P is None else sample_patterns(X, P, random_state=0)
-        problem = Problem(X, None, y[:, None], np.full(n, 1 / n), Squared(), beta, False)
+        problem = Problem(Relu(X), y[:, None], np.full(n, 1 / n), Squared(), beta, False)
         began = time.perf_counter()
         solution = solve_finite(problem, patterns, Options())
         ours = time.perf_counter() - began

@@ -2,10 +2,11 @@
 
 python benchmarks/honesty.py [--problems N] [--architectures a,b] [--others K]
 
-Random problems, planted and with noise, of moderate size. Each is trained from one seed, from K others and once longer
-(a tenth of ``tol``, ``method="adaptive"``). A claim is ``likely_bound_`` of one of the K + 1 runs; it is false if the
-lowest objective of all other runs is below it by more than 1e-4, relatively. Problems are kept in a journal: a run that
-was stopped goes on.
+Random problems, planted and with noise, of moderate size, a quarter each of squared, logistic, hinge and absolute loss
+(of three outputs half of them with softmax). Each is trained from one seed, from K others and once longer (a tenth of
+``tol``, ``method="adaptive"``). A claim is ``likely_bound_`` of one of the K + 1 runs; it is false if the lowest
+objective of all other runs is below it by more than 1e-4, relatively. A likely gap above ``tol`` claims little, and one
+that stays unknown nothing. Problems are kept in a journal: a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from report import machine, table, write_section
 
 from bidual import BatchNorm, Convolutional, Parallel, ReLUClassifier, ReLURegressor
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 
 JOURNAL = Path(__file__).parent / "results" / "honesty.jsonl"
 #: By how much a claim may be above the best objective known, relatively; and the share of claims that may be.
@@ -31,38 +32,40 @@ TOL, LONGER = 1e-4, 1e-5
 LOSSES = ("squared", "logistic", "hinge", "absolute")
 #: Losses of the classifier; the others are those of the regressor.
 OF_LABELS = ("logistic", "hinge")
-BETAS = (0.01, 0.02, 0.05)
-#: Smallest and largest numbers of rows and inputs: branches have many more patterns than neurons.
-MODERATE, SMALL = ((30, 120), (2, 8)), ((30, 60), (2, 4))
+#: Betas; where a fit would take many seconds otherwise, larger ones.
+BETAS, MIDDLE, LARGER = (0.01, 0.02, 0.05), (0.02, 0.05, 0.1), (0.05, 0.1)
+#: Smallest and largest numbers of rows and inputs: a table is to take an hour or two, of twelve fits for each problem.
+MODERATE, SMALL, SMALLER = ((25, 60), (2, 5)), ((25, 40), (2, 3)), ((20, 30), (2, 3))
 
-#: Name -> parameters of the estimator, outputs and range of sizes. Rows of a convolution are sequences.
-ARCHITECTURES: dict[str, tuple[dict[str, Any], int, Any]] = {
-    "two-layer, one output": ({}, 1, MODERATE),
-    "two-layer, three outputs": ({}, 3, MODERATE),
-    "batch norm before": ({"architecture": BatchNorm()}, 1, MODERATE),
-    "batch norm after": ({"architecture": BatchNorm(position="after")}, 1, SMALL),
-    "convolutional, sum": ({"architecture": Convolutional(3)}, 1, MODERATE),
-    "convolutional, average": ({"architecture": Convolutional(3, pooling="average")}, 1, MODERATE),
-    "convolutional, flatten": ({"architecture": Convolutional(3, pooling="flatten")}, 1, MODERATE),
-    "parallel, m1 = 2": ({"architecture": Parallel(2)}, 1, SMALL),
-    "parallel, m1 = 3": ({"architecture": Parallel(3)}, 1, SMALL),
-    "parallel, deeper": ({"architecture": Parallel(2, 2, [1])}, 1, SMALL),
-    "cutting planes": ({"method": "cutting_plane"}, 1, MODERATE),
+#: Name -> parameters of the estimator, outputs, range of sizes and betas. Rows of a convolution are sequences.
+ARCHITECTURES: dict[str, tuple[dict[str, Any], int, Any, tuple[float, ...]]] = {
+    "two-layer, one output": ({}, 1, MODERATE, BETAS),
+    "two-layer, three outputs": ({}, 3, SMALLER, LARGER),
+    "batch norm before": ({"architecture": BatchNorm()}, 1, MODERATE, BETAS),
+    "batch norm after": ({"architecture": BatchNorm(position="after")}, 1, SMALL, BETAS),
+    "convolutional, sum": ({"architecture": Convolutional(3)}, 1, MODERATE, BETAS),
+    "convolutional, average": ({"architecture": Convolutional(3, pooling="average")}, 1, MODERATE, BETAS),
+    "convolutional, flatten": ({"architecture": Convolutional(3, pooling="flatten")}, 1, SMALL, LARGER),
+    "parallel, m1 = 2": ({"architecture": Parallel(2)}, 1, SMALL, MIDDLE),
+    "parallel, m1 = 3": ({"architecture": Parallel(3)}, 1, SMALL, MIDDLE),
+    "parallel, deeper": ({"architecture": Parallel(2, 2, [1])}, 1, SMALLER, MIDDLE),
+    "cutting planes": ({"method": "cutting_plane"}, 1, MODERATE, BETAS),
 }
 
 
 def problem(name: str, index: int) -> tuple[Callable[..., Any], str]:
     """What trains problem ``index`` from a seed to a tolerance, and the problem in words."""
-    parameters, outputs, (rows, inputs) = ARCHITECTURES[name]
+    parameters, outputs, (rows, inputs), betas = ARCHITECTURES[name]
     rng = np.random.default_rng([index, *name.encode()])
     n, d = int(rng.integers(*rows, endpoint=True)), int(rng.integers(*inputs, endpoint=True))
-    loss, beta = LOSSES[index % len(LOSSES)], float(rng.choice(BETAS))
+    loss, beta = LOSSES[index % len(LOSSES)], float(rng.choice(betas))
     X, Y = planted(rng, n, d + 2 if name.startswith("conv") else d, outputs)
     options = {**parameters, "beta": beta, "prove": False}
     kind = ReLURegressor
     y = Y[:, 0] if outputs == 1 else Y
     if loss in OF_LABELS:
-        kind, y = ReLUClassifier, (Y[:, 0] > np.median(Y[:, 0])).astype(int) if outputs == 1 else Y.argmax(axis=1)
+        above = Y - np.median(Y, axis=0)
+        kind, y = ReLUClassifier, (above[:, 0] > 0).astype(int) if outputs == 1 else above.argmax(axis=1)
         loss = loss if outputs == 1 else "softmax"
     X = X[:, :, None] if name.startswith("conv") else X
 
@@ -113,10 +116,14 @@ def summary(rows: list[dict[str, Any]]) -> str:
         below = np.concatenate([row["below"] for row in mine])
         gaps = np.concatenate([row["gaps"] for row in mine])
         false = int((below > ALLOWED).sum())
+        _, _, ((fewest, most), (low, high)), betas = ARCHITECTURES[name]
+        runs = sorted({len(row["below"]) for row in mine})
         cells.append(
             [
                 name,
+                f"{fewest}-{most} x {low}-{high}, {betas[0]:g}-{betas[-1]:g}",
                 len(mine),
+                " or ".join(str(count) for count in runs),
                 f"{int((first > ALLOWED).sum())} of {len(first)}",
                 f"{false} of {len(below)} ({100 * false / len(below):.1f} %)",
                 f"{100 * max(float(below.max()), 0.0):.3f} %",
@@ -126,7 +133,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
         )
     columns = [
         "architecture",
+        "rows x inputs, beta",
         "problems",
+        "seeds, K + 1",
         "false, first seed",
         "false, all seeds",
         "worst",

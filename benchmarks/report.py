@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bidual._files import write_atomically
+from bidual._util.files import write_atomically
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 HEADER = "# Benchmark results\n\nEach section is written by the script it names. Times are wall clock.\n"

@@ -110,7 +110,7 @@ def row_gradient(data: Data, rank: int | None, P: int) -> Row:
     from threadpoolctl import threadpool_limits
 
     from bidual import quantile_gates
-    from bidual.operators.products import ByteProducts, MatrixProducts, pack_gates
+    from bidual.programs.gated.products import ByteProducts, MatrixProducts, pack_gates
 
     X, _, _, _ = data.axes("mnist", rank)
     X = np.column_stack([X, np.ones(len(X), dtype=np.float32)])[:15_000]
@@ -177,7 +177,7 @@ def row_gap(data: Data, P: int, tol: float, rows: int | None = None, rank: int =
 
 def row_mapped(data: Data, P: int) -> Row:
     """All 784 pixels as bytes from the disk, none of them kept in memory."""
-    import bidual.operators.sources as sources
+    import bidual.programs.gated.sources as sources
 
     sources.KEEP_BYTES = 0
     X, y, Xt, yt = data.load("mnist")

@@ -29,6 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "reference",
+    "together",
 ]
 exclude_patterns = ["_examples", "**/GALLERY_HEADER.rst"]
 suppress_warnings = ["config.cache"]  # the settings of the gallery hold functions

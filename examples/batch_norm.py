@@ -28,10 +28,10 @@ from sklearn.exceptions import ConvergenceWarning
 from bidual import BatchNorm, ReLURegressor
 from bidual.architectures import truncate
 from bidual.architectures.batch_norm import CentredSVD
-from bidual.implicit import singular_similarity
+from bidual.atoms import Neurons
 from bidual.networks import Network
 from bidual.plots import plot_singular_similarity
-from bidual.problem import Neurons
+from bidual.study.implicit import singular_similarity
 
 Array = np.ndarray
 

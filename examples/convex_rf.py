@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bidual import ConvexRF
-from bidual._files import write_atomically
+from bidual._util.files import write_atomically
 from bidual.plots import plot_filters
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from bidual import DeepReLUClassifier, neural_collapse
-from bidual._files import write_atomically
+from bidual._util.files import write_atomically
 from bidual.closed_form.deep_linear import train_linear
 from bidual.closed_form.deep_relu import ClassProblem
 from bidual.closed_form.rank_one import train_rank_one

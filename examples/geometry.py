@@ -26,7 +26,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from bidual import ReLURegressor, is_spike_free
-from bidual._files import write_atomically
+from bidual._util.files import write_atomically
 from bidual.geometry import spike_factor
 from bidual.networks import TwoLayerNetwork
 from bidual.plots import plot_gap_by_width, plot_polar, plot_rectified_ellipsoid

@@ -34,7 +34,7 @@ from bidual.losses import get_loss
 from bidual.networks.parallel_torch import ParallelModule
 from bidual.solvers import Options
 from bidual.solvers.parallel.penalty import PenaltyForm
-from bidual.training import TrainingSet
+from bidual.training.objective import Objective
 
 PAPER = {"bias": False, "fit_intercept": False}
 
@@ -106,7 +106,7 @@ def penalty_form(rng: np.random.Generator) -> None:
     """Sampled patterns, constraints as a price, torch's Adam on batches."""
     X = rng.standard_normal((200, 5))
     y = np.sin(2 * X[:, 0]) + np.abs(X[:, 1])
-    data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.02, architecture=Parallel(2))
+    data = Objective(get_loss("squared"), 0.02, Parallel(2)).pose(X, y[:, None])
     began = time.perf_counter()
     form = data.train(PenaltyForm(epochs=100, batch_size=50), Options(random_state=0, time_limit=60))
     seconds, began = time.perf_counter() - began, time.perf_counter()

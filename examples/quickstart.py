@@ -19,10 +19,10 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 from bidual import Model, ReLURegressor
-from bidual._files import write_atomically
-from bidual.descent import descend
+from bidual._util.files import write_atomically
 from bidual.plots import FitDisplay
 from bidual.report import write_report
+from bidual.study.descent import descend
 
 BETA = 0.001
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from bidual import SplineClassifier, SplineRegressor
-from bidual._files import write_atomically
+from bidual._util.files import write_atomically
 from bidual.networks import TwoLayerNetwork, from_torch
 from bidual.plots import plot_fit_1d, plot_neurons_1d, plot_regions_1d
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import matplotlib
 from sklearn.exceptions import ConvergenceWarning
 
-from bidual._files import read_json
+from bidual._util.files import read_json
 from reproductions.data import Data, DataMissing
 
 __all__ = [

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bidual import Parallel, ReLURegressor
-from bidual.arrangements.layered import layered_patterns_of
-from bidual.tree import Tree
+from bidual.atoms.branch_cells import layered_patterns_of
+from bidual.atoms.tree import Tree
 from reproductions.framework import Context, Outcome, Verdict, experiment, table
 
 #: n, m1, P1 P2 and beta of the paper, whose loss is a sum; patterns of its two-layer network.

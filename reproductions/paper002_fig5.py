@@ -17,7 +17,7 @@ from bidual.losses import get_loss
 from bidual.networks.parallel_torch import ParallelModule
 from bidual.solvers import Options
 from bidual.solvers.parallel.penalty import PenaltyForm
-from bidual.training import TrainingSet
+from bidual.training.objective import Objective
 from reproductions.descent import descend, half_squares
 from reproductions.framework import Context, Outcome, experiment, judge, table
 from reproductions.principal import SETS, Images, principal
@@ -70,7 +70,7 @@ def _ours(images: Images, m1: int, rounds: tuple[int, ...]) -> Curve:
 def penalty_form(images: Images, epochs: int, *, m1: int, K: int, rate: float) -> Curve:
     """The convex program with a price on leaving the cones, on K sampled patterns."""
     loss = get_loss("softmax")
-    data = TrainingSet.pose(images.X, np.eye(10)[images.y], loss=loss, beta=BETA, architecture=Parallel(m1))
+    data = Objective(loss, BETA, Parallel(m1)).pose(images.X, np.eye(10)[images.y])
     curve: Curve = []
     for count in (max(1, epochs // 20), max(1, epochs // 5), epochs):
         began = time.process_time()

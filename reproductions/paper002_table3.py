@@ -17,7 +17,7 @@ from bidual.losses import get_loss
 from bidual.networks.parallel_torch import ParallelModule
 from bidual.solvers import Options
 from bidual.solvers.parallel.penalty import PenaltyForm
-from bidual.training import TrainingSet
+from bidual.training.objective import Objective
 from reproductions.descent import descend
 from reproductions.framework import Context, Outcome, experiment, judge, table
 
@@ -68,7 +68,7 @@ def non_convex(X: Array, signs: Array, m1: int, epochs: int, seed: int, *, rate:
 
 def penalty_form(X: Array, signs: Array, m1: int, epochs: int, seed: int, *, rate: float, optimiser: Any) -> Scores:
     """The convex program in its penalty form (11), on sampled patterns."""
-    data = TrainingSet.pose(X, signs[:, None], loss=get_loss("logistic"), beta=BETA / len(X), architecture=Parallel(m1))
+    data = Objective(get_loss("logistic"), BETA / len(X), Parallel(m1)).pose(X, signs[:, None])
     method = PenaltyForm(optimiser=optimiser, rate=rate, epochs=epochs, n_patterns=K)
     return data.train(method, Options(random_state=seed)).network.predict
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from bidual import ReLURegressor, SplineRegressor
-from bidual.closed_form.minimal import l0_l1_equivalence
 from bidual.plots import plot_gap_by_width
+from bidual.study.minimal import l0_l1_equivalence
 from reproductions import paper004_fig1
 from reproductions.descent import Ensemble, Penalty, descend, half_squares
 from reproductions.framework import Context, Outcome, experiment, judge, table

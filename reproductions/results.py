@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bidual._files import read_json, write_atomically, write_json
+from bidual._util.files import read_json, write_atomically, write_json
 from reproductions.framework import RECORD, Context, Experiment, Outcome, Verdict, natural
 
 HEADER = """\

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bidual.implicit import singular_similarity
+from bidual.study.implicit import singular_similarity
 from reproductions.descent import Descent
 from reproductions.framework import Context
 from reproductions.normalised import bn_net, images, train_bn, watched

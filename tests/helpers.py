@@ -103,6 +103,8 @@ def cvxpy_loss(name, F, y, w, **parameters):
         rows = 0.5 * cp.huber(F - y, parameters["delta"])
     elif name == "absolute":
         rows = cp.abs(F - y)
+    elif name == "epsilon_insensitive":
+        rows = cp.pos(cp.abs(F - y) - parameters["epsilon"])
     elif name == "quantile":
         rows = parameters["tau"] * cp.pos(y - F) + (1 - parameters["tau"]) * cp.pos(F - y)
     elif name == "logistic":
@@ -133,7 +135,8 @@ def printed_program(X, y, beta, loss="squared", *, weight=None, bias=False, fit_
     penalty = sum(cp.sum(cp.norm(cp.reshape(z, (P, d), order="C"), 2, axis=1)) for z in (v, u))
     constraints = [cones @ v >= 0, cones @ u >= 0]
     if beta == 0:
-        constraints.append(cp.multiply(y, F) >= 1 if loss in ("hinge", "squared_hinge") else y == F)
+        inside = cp.abs(F - y) <= kw["epsilon"] if loss == "epsilon_insensitive" else y == F
+        constraints.append(cp.multiply(y, F) >= 1 if loss in ("hinge", "squared_hinge") else inside)
         objective = penalty
     else:
         objective = cvxpy_loss(loss, F, y, w, **kw) + beta * penalty
@@ -153,6 +156,7 @@ def plain_loss(name, F, y, w, **kw):
         "huber": lambda: np.where(np.abs(e) <= kw["delta"], 0.5 * e**2, kw["delta"] * (np.abs(e) - 0.5 * kw["delta"])),
         "absolute": lambda: np.abs(e),
         "quantile": lambda: np.where(e > 0, (1 - kw["tau"]) * e, -kw["tau"] * e),
+        "epsilon_insensitive": lambda: np.where(np.abs(e) <= kw["epsilon"], 0.0, np.abs(e) - kw["epsilon"]),
         "logistic": lambda: np.log1p(np.exp(-np.abs(m))) + np.maximum(-m, 0),
         "hinge": lambda: np.maximum(1 - m, 0),
         "squared_hinge": lambda: 0.5 * np.maximum(1 - m, 0) ** 2,

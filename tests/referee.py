@@ -18,14 +18,14 @@ def objective(network, X, Y, loss, beta, patches=None, pooling="sum"):
         n, K, h = patches.shape
         F = pooled(w, patches.reshape(n * K, h), n, K, pooling)
     F = F + w["intercept"]
-    if beta == 0 or loss in ("exact_fit", "margin"):
-        fits = abs(F - Y) <= 2e-6 * abs(Y).max() if loss in FITS else Y * F >= 1 - 2e-6
+    if beta == 0 or loss in ("exact_fit", "margin", "tube"):
+        fits = abs(F - Y) <= FITS[loss] + 2e-6 * abs(Y).max() if loss in FITS else Y * F >= 1 - 2e-6
         return (beta or 1.0) * penalty(w) if fits.all() else np.inf
     return row_losses(loss, F, Y).mean() + beta * penalty(w)
 
 
-#: Losses whose minimisers fit the targets exactly.
-FITS = ("squared", "huber", "absolute", "quantile", "exact_fit")
+#: Losses whose minimisers fit the targets, and how well.
+FITS = {"squared": 0, "huber": 0, "absolute": 0, "quantile": 0, "exact_fit": 0, "epsilon_insensitive": 0.1, "tube": 0.1}
 
 
 def row_losses(loss, F, Y):
@@ -38,6 +38,7 @@ def row_losses(loss, F, Y):
         "huber": np.where(abs(E) <= 1, 0.5 * E**2, abs(E) - 0.5),
         "absolute": abs(E),
         "quantile": np.maximum(0.5 * -E, 0.5 * E),
+        "epsilon_insensitive": np.maximum(abs(E) - 0.1, 0),
         "logistic": np.log1p(np.exp(-m)),
         "hinge": np.maximum(1 - m, 0),
         "squared_hinge": 0.5 * np.maximum(1 - m, 0) ** 2,
@@ -50,7 +51,7 @@ def activations(w, X):
     b = 0.0 if w["hidden_bias"] is None else w["hidden_bias"]
     Z = X @ w["hidden_weights"].T + b
     if "gamma" not in w:
-        return np.maximum(Z, 0)
+        return np.where(Z > 0, Z, w.get("slope", 0.0) * Z)
     before = str(w["position"]) == "before"
     Z = Z if before else np.maximum(Z, 0)
     centred = Z - Z.mean(axis=0)

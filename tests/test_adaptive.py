@@ -7,15 +7,16 @@ import pytest
 import scipy.sparse as sp
 
 from bidual import ReLURegressor
-from bidual._watch import current, watching
+from bidual._util.watch import current, watching
 from bidual.arrangements import enumerate_patterns
-from bidual.certificates import lower_bound, relative_gap
-from bidual.losses import Huber, Quantile, get_loss
-from bidual.problem import Neurons, Problem
+from bidual.atoms import Neurons, Relu
+from bidual.bounds import lower_bound, relative_gap
+from bidual.losses import EpsilonInsensitive, Huber, Quantile, get_loss
+from bidual.problem import Problem
+from bidual.programs.smoothing import SmoothedLoss
 from bidual.solvers import Options
 from bidual.solvers import solve_adaptive as solve
-from bidual.solvers.adaptive import engine
-from bidual.solvers.adaptive.smoothing import SmoothedLoss
+from bidual.solvers.engine import loop as engine
 
 
 class Run:
@@ -38,7 +39,7 @@ def make(M, y, beta, loss="squared", intercept=False, A=None, w=None):
     loss = get_loss(loss)
     Y = loss.encode(y)
     w = np.full(len(Y), 1.0 / len(Y)) if w is None else w / w.sum()
-    return Problem(np.asarray(M, dtype=float), A, Y, w, loss, beta, intercept)
+    return Problem(Relu(np.asarray(M, dtype=float), A), Y, w, loss, beta, intercept)
 
 
 def planted(n, d, seed=0):
@@ -50,9 +51,9 @@ def planted(n, d, seed=0):
 def optimum(problem, row_loss):
     """003 eq. 8 on all patterns of M, as printed."""
     cp = pytest.importorskip("cvxpy")
-    M, w = problem.M, problem.w
+    M, w = problem.atoms.M, problem.w
     patterns = enumerate_patterns(M)
-    A = np.eye(len(M)) if problem.A is None else problem.A.toarray()
+    A = np.eye(len(M)) if problem.atoms.A is None else problem.atoms.A.toarray()
     F, norms, cells = 0, 0, []
     for active in patterns.active:
         v, u = cp.Variable(M.shape[1]), cp.Variable(M.shape[1])
@@ -71,11 +72,12 @@ ROWS = {
     "huber": lambda cp, F, y: 0.5 * cp.huber(F - y, 0.5),
     "absolute": lambda cp, F, y: cp.abs(F - y),
     "quantile": lambda cp, F, y: 0.8 * cp.pos(y - F) + 0.2 * cp.pos(F - y),
+    "epsilon_insensitive": lambda cp, F, y: cp.pos(cp.abs(F - y) - 0.2),
     "logistic": lambda cp, F, y: cp.logistic(-cp.multiply(y, F)),
     "hinge": lambda cp, F, y: cp.pos(1 - cp.multiply(y, F)),
     "squared_hinge": lambda cp, F, y: 0.5 * cp.square(cp.pos(1 - cp.multiply(y, F))),
 }
-LOSS = {"huber": Huber(0.5), "quantile": Quantile(0.8)}
+LOSS = {"huber": Huber(0.5), "quantile": Quantile(0.8), "epsilon_insensitive": EpsilonInsensitive(0.2)}
 
 
 def check(result, problem, tol):
@@ -122,7 +124,7 @@ def test_three_dimensions():
 @pytest.mark.parametrize(("n", "d"), [(8, 12), (10, 5), (11, 7)])
 def test_few_rows_of_many_columns_are_proven(n, d):
     X, y = planted(n, d)
-    est = ReLURegressor(0.01, bias=False, random_state=0).fit(X, y)
+    est = ReLURegressor(0.01, bias=False, prove=60.0, random_state=0).fit(X, y)
     assert est.gap_ <= est.tol
     exact = ReLURegressor(0.01, bias=False, method="exact", tol=1e-7).fit(X, y)
     assert est.lower_bound_ <= exact.objective_
@@ -214,14 +216,14 @@ def test_same_seed_same_answer():
     assert one.lower_bound == two.lower_bound
 
 
-def test_time_limit_and_interrupt(monkeypatch, clock):
+def test_time_limit_and_interrupt(monkeypatch):
     problem = make(*planted(400, 12), 0.002)
     result = solve_adaptive(problem, tol=1e-9, random_state=0, time_limit=0.05)
     assert result.interrupted
     check(result, problem, 1e-9)
     seen = []
 
-    def stop(self):
+    def stop(self, words):
         seen.append(self.objective)
         if len(seen) == 3:
             current().interrupt()
@@ -233,6 +235,23 @@ def test_time_limit_and_interrupt(monkeypatch, clock):
     assert len(seen) >= 3
     assert len(result.neurons)
     check(result, problem, 1e-9)
+
+
+def test_an_interrupted_run_keeps_its_few_neurons(monkeypatch):
+    # losses with kinks: the corrective step of the narrow network is abandoned after Ctrl-C
+    X, y = planted(60, 4)
+    problem = make(X, np.sign(y - np.median(y)), 0.01, loss="hinge")
+    note, seen = engine._Engine.note, []
+
+    def stop(self, *args, **words):
+        seen.append(note(self, *args, **words))
+        if len(seen) == 3:
+            current().interrupt()
+
+    monkeypatch.setattr(engine._Engine, "note", stop)
+    with watching():
+        result = solve_adaptive(problem, tol=1e-9, random_state=0, max_neurons=2)
+    assert 0 < len(result.neurons) <= 2
 
 
 def test_warm_start_and_width_limit():

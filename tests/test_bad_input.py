@@ -125,7 +125,7 @@ def test_one_two_or_three_rows_are_enough(n, bias, fit_intercept):
     assert est.lower_bound_ == pytest.approx(truth, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "quantile"])
+@pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "quantile", "epsilon_insensitive"])
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e6, 1e-7])
 def test_a_constant_target_needs_no_neurons_and_leaves_no_gap(loss, value):
     X, _, _ = gaussian_problem(0)

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bidual import BatchNorm, BatchNormNetwork, ReLUClassifier, ReLURegressor, beta_max
-from bidual.certificates.normalised import polar_distance
+from bidual.arrangements import Patterns
+from bidual.atoms import Normalised
+from bidual.bounds.normalised import polar_distance
 from bidual.closed_form import ConditionError
 from bidual.solvers.normalised import generation
 
@@ -203,3 +205,42 @@ def test_the_polar_distance_bounds_the_cone_from_above(seed, k, free, rows):
     truth = program.solve(solver=cp.CLARABEL)
     assert value == pytest.approx(truth, abs=1e-6)
     assert proven >= truth - 1e-6
+
+
+def one_neuron_objective(z, y, beta):
+    """The best objective of one neuron with the activations z after the ReLU, and an intercept."""
+    h = (z - z.mean()) / np.linalg.norm(z - z.mean())
+    c = h @ y - np.clip(h @ y, -len(y) * beta, len(y) * beta)
+    return 0.5 * ((c * h + y.mean() - y) ** 2).mean() + beta * abs(c)
+
+
+@pytest.mark.parametrize(
+    ("X", "q", "bias"),
+    [
+        # rows that are nearly opposite have a sliver between them, in which both are active
+        ([[1.0, 0.0], [-1.0, 1e-12], [-0.3, -1.0], [0.3, -2.0], [0.1, -5.0]], [0.5e-12, 1.0], False),
+        # three lines nearly through a point: a triangle in which all three are active
+        (
+            [[1, 0, 0], [0, 1, 0], [-1, -1, 1e-12], [0.1, 0.2, -1], [0.3, 0.1, -4], [-0.2, 0.1, -2], [-0.1, -0.3, -9]],
+            [0.3e-12, 0.3e-12, 1.0],
+            False,
+        ),
+        # 0 and 1e-20 are one number after a shift by 1
+        ([[0.0], [1e-20], [1.0], [2.0]], [-1e20, 1.0], True),
+    ],
+    ids=["opposite rows", "a triangle", "lost by a shift"],
+)
+def test_no_bound_is_proven_over_patterns_that_rounding_hides(X, q, bias):
+    X = np.array(X)
+    z = np.maximum(with_ones(X, bias) @ q, 0.0)
+    y = z / z.max()
+    est = ReLURegressor(0.02, architecture=AFTER, bias=bias, method="exact", random_state=0).fit(X, y)
+    assert est.lower_bound_ <= one_neuron_objective(z, y, 0.02) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("tilt", "complete"), [(0.0, True), (1e-13, False), (1.0, True)])
+def test_a_row_that_sees_a_free_direction_by_rounding_only_leaves_a_pattern_in_doubt(tilt, complete):
+    # the second row is inactive beside its neighbour only if the free direction is large
+    X = np.array([[1.0, 0.0], [1.0, tilt], [-0.3, 1.0], [0.2, 2.0]])
+    atoms = Normalised(np.column_stack([X, np.full(4, 0.5)]), w=np.full(4, 0.25))
+    assert atoms.blocks(Patterns(np.array([[True, False, False, False]]), np.zeros((1, 2)))).complete is complete

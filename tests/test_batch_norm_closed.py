@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bidual import BatchNorm, ReLURegressor
-from bidual.implicit import singular_directions, singular_similarity
 from bidual.plots import plot_fit_1d, plot_singular_similarity
+from bidual.study.implicit import singular_directions, singular_similarity
 
 from .helpers import gaussian_problem, printed_program, white
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bidual.losses import Quantile, get_loss
-from bidual.problem import Neurons, Problem
-from bidual.solvers.adaptive.box_corrective import BoxProgram, corrected_on_box
-from bidual.solvers.adaptive.smoothing import SmoothedLoss
+from bidual.atoms import Neurons, Relu
+from bidual.losses import EpsilonInsensitive, Quantile, get_loss
+from bidual.problem import Problem
+from bidual.programs.box_corrective import BoxProgram, corrected_on_box
+from bidual.programs.smoothing import SmoothedLoss
 
 
 def posed(seed, n, m, loss, free, C=1, weighted=False):
@@ -19,12 +20,12 @@ def posed(seed, n, m, loss, free, C=1, weighted=False):
     X, Y = rng.standard_normal((n, 4)), rng.standard_normal((n, C))
     w = rng.integers(0, 3, n) + 0.0 if weighted else np.ones(n)
     Y = np.where(Y > 0, 1.0, -1.0) if loss.classification else Y
-    problem = Problem(X, None, Y, w / w.sum(), loss, 0.02, free)
+    problem = Problem(Relu(X), Y, w / w.sum(), loss, 0.02, free)
     alpha = rng.standard_normal((m, C))
-    return problem, Neurons(rng.standard_normal((m, problem.reduced.shape[1])), alpha, np.zeros(C))
+    return problem, Neurons(rng.standard_normal((m, problem.atoms.reduced.shape[1])), alpha, np.zeros(C))
 
 
-LOSSES = [get_loss("absolute"), get_loss("hinge"), Quantile(0.2)]
+LOSSES = [get_loss("absolute"), get_loss("hinge"), Quantile(0.2), EpsilonInsensitive(0.3)]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -41,7 +42,7 @@ def test_primal_and_dual_meet(loss, free, n, m, C, epsilon):
     np.testing.assert_allclose(inside, -step.V[used] / problem.w[used, None], atol=1e-12)
     dual = -smoothed.conjugate(inside * problem.w[used, None], problem.Y[used], problem.w[used])
     assert dual <= primal <= dual + 1e-5 * abs(primal)
-    Phi = problem.contributions(np.maximum(problem.reduced @ atoms.U.T, 0.0), atoms.alpha).reshape(n * C, m)
+    Phi = problem.atoms.contributions(np.maximum(problem.atoms.reduced @ atoms.U.T, 0.0), atoms.alpha).reshape(n * C, m)
     assert (step.V.ravel() @ Phi <= problem.beta * atoms.costs * (1 + 1e-9)).all()
     np.testing.assert_allclose(step.F, (Phi @ step.t).reshape(n, C) + step.intercept, atol=1e-12)
     assert (step.t >= 0).all()
@@ -54,14 +55,18 @@ def _bounds(loss, Y):
     return box.lower, box.upper
 
 
-@pytest.mark.parametrize("loss", ["absolute", "hinge"])
+@pytest.mark.parametrize("loss", ["absolute", "hinge", "epsilon_insensitive"])
 def test_the_objective_is_that_of_cvxpy(loss):
     problem, atoms = posed(1, 30, 20, get_loss(loss), True)
     step = corrected_on_box(problem, 1e-8, atoms, 1e-7)
-    Phi = problem.contributions(np.maximum(problem.reduced @ atoms.U.T, 0.0), atoms.alpha).reshape(30, 20)
+    Phi = problem.atoms.contributions(np.maximum(problem.atoms.reduced @ atoms.U.T, 0.0), atoms.alpha).reshape(30, 20)
     t, b = cp.Variable(20, nonneg=True), cp.Variable()
     F, y = Phi @ t + b, problem.Y[:, 0]
-    value = cp.abs(F - y) if loss == "absolute" else cp.pos(1 - cp.multiply(y, F))
+    value = {
+        "absolute": cp.abs(F - y),
+        "hinge": cp.pos(1 - cp.multiply(y, F)),
+        "epsilon_insensitive": cp.pos(cp.abs(F - y) - 0.1),
+    }[loss]
     truth = cp.Problem(cp.Minimize(cp.sum(value) / 30 + problem.beta * atoms.costs @ t)).solve(solver="CLARABEL")
     assert step.value == pytest.approx(truth, rel=1e-5)
 

@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 import bidual
 from bidual import Certificate, ReLUClassifier, ReLURegressor, TwoLayerNetwork, certify, polish
 from bidual.cli import main
-from bidual.networks import as_network
+from bidual.models import as_network
 
 from .helpers import plain_objective
 
@@ -138,7 +138,7 @@ def test_several_outputs_are_bounded_by_every_network(loss):
     assert certificate.verify(X, target, model=network)
 
 
-@pytest.mark.parametrize("loss", ["huber", "absolute", "hinge", "squared_hinge", "logistic"])
+@pytest.mark.parametrize("loss", ["huber", "absolute", "epsilon_insensitive", "hinge", "squared_hinge", "logistic"])
 def test_every_loss_and_sample_weights(loss):
     target = LABELS if loss in ("hinge", "squared_hinge", "logistic") else y
     weights = RNG.integers(1, 4, size=30).astype(float)

@@ -24,9 +24,9 @@ from bidual import (
     SplineRegressor,
     certify,
 )
-from bidual.certificates import Certificate, ContradictionError
-from bidual.certification import refusal
-from bidual.check_certificate import check, constraint
+from bidual.bounds import Certificate, ContradictionError
+from bidual.certification import check_certificate, refusal
+from bidual.certification.check_certificate import check, constraint, nearly_dependent
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((14, 2))
@@ -51,11 +51,11 @@ def document(certificate):
 
 
 def relu(**options):
-    return ReLURegressor(**{"beta": 0.05, "random_state": 0, "prove": 0.5, **options})
+    return ReLURegressor(**{"beta": 0.05, "tol": 1e-2, "random_state": 0, "prove": 0.5, **options})
 
 
 def classifier(**options):
-    return ReLUClassifier(**{"beta": 0.02, "random_state": 0, "prove": 0.5, **options})
+    return ReLUClassifier(**{"beta": 0.02, "tol": 1e-2, "random_state": 0, "prove": 0.5, **options})
 
 
 CASES = {
@@ -77,6 +77,10 @@ CASES = {
     "huber": (relu(loss="huber"), X, Y, "patterns"),
     "absolute": (relu(loss="absolute"), X, Y, "patterns"),
     "quantile": (relu(loss=bidual.losses.Quantile(0.8)), X, Y, "patterns"),
+    "insensitive": (relu(loss=bidual.losses.EpsilonInsensitive(0.2)), X, Y, "patterns"),
+    "insensitive weights": (relu(loss="epsilon_insensitive", method="exact"), X, Y, "patterns"),
+    "insensitive outputs": (relu(loss="epsilon_insensitive", prove=False), X, np.column_stack([Y, 50 * Y]), "norms"),
+    "tube": (relu(beta=0, loss="epsilon_insensitive", method="exact"), X[:7], 30 * Y[:7], "patterns"),
     "logistic": (classifier(), X, LABELS, "patterns"),
     "hinge": (classifier(loss="hinge"), X, LABELS, "patterns"),
     "squared hinge": (classifier(loss="squared_hinge"), X, LABELS, "patterns"),
@@ -97,42 +101,45 @@ CASES = {
     "gated filters": (
         relu(architecture=Convolutional(2), activation="gated", n_patterns=6), TABLE, TABLE[:, 0], "gates",
     ),
+    "margin, weight decay": (classifier(loss="margin", method="exact"), X[:6], np.array(list("ababab")), "patterns"),
+    "normalised": (relu(architecture=BatchNorm("after"), method="exact"), X, Y, "normalised"),
+    "normalised without biases": (relu(architecture=BatchNorm("after"), bias=False), X[:9], Y[:9], "normalised"),
+    "normalised ties": (
+        relu(architecture=BatchNorm("after"), bias=False), np.round(WIDE[:, :3]), WIDE[:, 3], "normalised",
+    ),
+    "normalised, sampled": (relu(architecture=BatchNorm("after"), method="sampled", n_patterns=9), X, Y, "sampled"),
+    "one leaf": (relu(architecture=Parallel(1)), X, Y, "layers"),
+    "two leaves": (relu(architecture=Parallel(2), method="exact", prove=2.0), X[:5], Y[:5], "layers"),
+    "two outputs": (relu(architecture=Parallel(1, 3), method="exact", prove=2.0), X[:7], X[:7, ::-1] ** 2, "layers"),
+    "branches": (relu(architecture=Parallel(2), method="sampled", n_patterns=9), X, Y, "layers"),
+    "deeper branches": (relu(architecture=Parallel(2, 2, [2]), method="sampled", n_patterns=9), X, Y, "layers"),
+    "branches of low rank": (relu(architecture=Parallel(1, rank=1)), X, Y, "layers"),
     "branches by norms": (relu(architecture=Parallel(2), prove=False, max_iter=3), X, Y, "norms"),
+    "gates that do nothing": (relu(activation="gated", n_patterns=8), X, 0 * Y, "gates"),
     "spline": (SplineRegressor(beta=0.01), X[:, :1], Y, "kinks"),
+    "insensitive spline": (SplineRegressor(beta=0.01, loss="epsilon_insensitive"), X[:, :1], 5 * Y, "kinks"),
+    "spline in a tube": (SplineRegressor(beta=0, loss="epsilon_insensitive"), X[:, :1], Y, "kinks"),
     "spline outputs": (SplineRegressor(beta=0.01, loss="huber"), X[:, :1], np.column_stack([Y, X]), "kinks"),
     "spline far away": (SplineRegressor(beta=0.01), X[:, :1] + 1e5, Y, "kinks"),
+    "spline far away and apart": (SplineRegressor(beta=1e-4, loss="huber"), 1e-3 * X[:, :1] + 3e3, Y, "kinks"),
     "spline on a line": (SplineRegressor(beta=0.01), X[:, :1] * [[1.0, 2.0, -1.0]] + 1.0, Y, "kinks"),
     "spline of classes": (SplineClassifier(beta=0.01), X[:, :1], LABELS, "kinks"),
     "linear": (LinearNetRegressor(beta=0.01), WIDE, WIDE @ rng.standard_normal((4, 2)), "linear"),
 }  # fmt: skip
-#: Networks that the checker evaluates.
-EVALUATED = ("two_layer", "gated", "batch_norm", "deep", "convolutional")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_honest_certificates_are_proven_by_both(name):
     estimator, inputs, targets, kind = CASES[name]
-    weights = WEIGHTS if name == "weights" else None
+    weights = WEIGHTS if "weights" in name else None
     est = fitted(estimator, inputs, targets, weights)
     data = document(est.certificate_)
     assert data["evidence"]["proof"]["kind"] == kind
     certificate = Certificate.from_dict(data)
     assert refusal(certificate, inputs, targets, weights, est) is None
     assert certificate.verify(inputs, targets, weights, est)
-    model = est.network_.to_dict() if est.network_.kind in EVALUATED else None
-    proven, reason = check(data, inputs, targets, weights, model)
+    proven, reason = check(data, inputs, targets, weights, est.network_.to_dict())
     assert proven, reason
-
-
-@pytest.mark.parametrize("name", ["normalised", "cells"])
-def test_kinds_that_only_verify_knows_are_verified_and_refused_by_name(name):
-    architecture = BatchNorm("after") if name == "normalised" else Parallel(2)
-    est = fitted(relu(architecture=architecture, method="exact" if name == "normalised" else "sampled"), X, Y)
-    data = document(est.certificate_)
-    assert Certificate.from_dict(data).verify(X, Y, model=est)
-    proven, reason = check(data, X, Y)
-    assert not proven
-    assert "this checker knows no proof of the kind" in reason
 
 
 @pytest.mark.parametrize("method", ["compact", "signs", "cones", "patterns"])
@@ -149,7 +156,7 @@ def test_certificates_of_other_networks_are_proven_by_both(method):
 def test_relaxations_of_several_outputs_are_proven_by_both():
     targets = np.column_stack([WIDE[:, 0], np.abs(WIDE[:, 1])])
     est = fitted(relu(prove=False, max_iter=2), WIDE, targets)
-    certificate = certify(est, WIDE, targets, beta=0.05, method="compact", time_limit=2.0, random_state=0)
+    certificate = certify(est, WIDE, targets, beta=0.05, method="compact", time_limit=60, random_state=0)
     assert certificate.evidence.proof.kind == "relaxation"
     assert certificate.verify(WIDE, targets)
     proven, reason = check(document(certificate), WIDE, targets)
@@ -159,7 +166,7 @@ def test_relaxations_of_several_outputs_are_proven_by_both():
 def relaxation():
     targets = np.abs(WIDE[:, 0]) + 0.1 * WIDE[:, 1]
     est = fitted(relu(prove=False, max_iter=2), WIDE, targets)
-    certificate = certify(est, WIDE, targets, beta=0.05, method="compact", time_limit=2.0, random_state=0)
+    certificate = certify(est, WIDE, targets, beta=0.05, method="compact", time_limit=60, random_state=0)
     return document(certificate), WIDE, targets
 
 
@@ -184,7 +191,19 @@ def spline():
     return document(fitted(SplineRegressor(beta=0.01), X[:, :1], Y).certificate_), X[:, :1], Y
 
 
-MAKERS = [patterns, relaxation, cones, sampled, gates, spline]
+def normalised():
+    return document(fitted(relu(architecture=BatchNorm("after")), X, Y).certificate_), X, Y
+
+
+def branches():
+    return document(fitted(relu(architecture=Parallel(1), method="exact"), X, Y).certificate_), X, Y
+
+
+def cells():
+    return document(fitted(relu(architecture=Parallel(2), method="sampled", n_patterns=9), X, Y).certificate_), X, Y
+
+
+MAKERS = [patterns, relaxation, cones, sampled, gates, spline, normalised, branches, cells]
 
 
 def raised(data):
@@ -277,7 +296,7 @@ def test_a_relaxation_of_another_scale_without_multipliers_is_refused(scale):
     proof = data["evidence"]["proof"]
     proof["scale"] = scale
     zeros = np.zeros(sum(proof["sizes"][0]), dtype="<f4")
-    proof["multipliers"] = [bidual.certificates.parsing.pack(zeros)] * len(proof["sizes"])
+    proof["multipliers"] = [bidual.bounds.parsing.pack(zeros)] * len(proof["sizes"])
     assert not accepted(data, inputs, targets)
     assert not check(data, inputs, targets)[0]
 
@@ -287,7 +306,7 @@ def test_multipliers_that_are_no_numbers_prove_nothing(value):
     data, inputs, targets = relaxation()
     proof = data["evidence"]["proof"]
     for k, sizes in enumerate(proof["sizes"]):
-        proof["multipliers"][k] = bidual.certificates.parsing.pack(np.full(sum(sizes), value))
+        proof["multipliers"][k] = bidual.bounds.parsing.pack(np.full(sum(sizes), value))
     assert not accepted(data, inputs, targets)
     assert not check(data, inputs, targets)[0]
 
@@ -303,8 +322,8 @@ def test_a_search_that_could_not_end_is_refused_at_once(cones_looked_at):
 def test_a_proof_of_fewer_gates_is_refused_for_a_model_with_more():
     est = fitted(relu(activation="gated", n_patterns=8), X, Y)
     data = document(est.certificate_)
-    active = bidual.certificates.parsing.unpack_bits(data["evidence"]["proof"], "active")
-    data["evidence"]["proof"]["active"] = bidual.certificates.parsing.pack_bits(active[:1])
+    active = bidual.bounds.parsing.unpack_bits(data["evidence"]["proof"], "active")
+    data["evidence"]["proof"]["active"] = bidual.bounds.parsing.pack_bits(active[:1])
     assert not check(data, X, Y, model=est.network_.to_dict())[0]
     assert not accepted(data, X, Y, est)
 
@@ -332,13 +351,41 @@ def test_other_data_are_refused_by_the_checker():
 
 def test_norms_of_normalised_neurons_count_every_output():
     # V = (0, 1) on four rows of weight 1/4: the neuron of constant outputs attains sqrt(sum v_i^2 / w_i) = 4
-    posed = {"architecture": "batch_norm", "options": {"position": "after"}, "bias": True, "w": np.full(4, 0.25)}
+    evidence = {
+        "architecture": "batch_norm",
+        "options": {"position": "after"},
+        "bias": True,
+        "proof": {"kind": "norms"},
+    }
     V = np.column_stack([np.zeros(4), np.ones(4)])
-    assert constraint({"kind": "norms"}, np.ones((4, 1)), V, posed)[0] >= 4.0
+    assert constraint(evidence, np.ones((4, 1)), V, np.full(4, 0.25), None, np.zeros(4), 0.0)[0] >= 4.0
+
+
+def test_the_checker_lists_no_patterns_of_normalised_neurons_that_rounding_may_hide():
+    # the enumeration takes rows that are nearly opposite for one hyperplane, and misses the sliver between them
+    rows = np.array([[1.0, 0.0], [-1.0, 1e-12], [-0.3, -1.0], [0.3, -2.0]])
+    assert nearly_dependent(rows)
+    assert not nearly_dependent(np.where(np.abs(rows) < 1e-6, 0.0, rows))
+
+
+def test_a_branch_that_a_proof_by_layers_forgets_is_found():
+    # ((t)_+ - (t - 1)_+)_+ on four points of a line is what two leaves can do and one cannot
+    est = fitted(
+        relu(beta=0.001, architecture=Parallel(2), method="exact", prove=5.0), X[:6, :1], np.clip(X[:6, 0], 0, 1)
+    )
+    data = document(est.certificate_)
+    data["evidence"]["options"]["m1"] = 1
+    assert not check(data, X[:6, :1], np.clip(X[:6, 0], 0, 1), model=est.network_.to_dict())[0]
+
+
+def test_certificates_of_splines_can_be_read_in_a_new_process(tmp_path):
+    fitted(SplineRegressor(beta=0.01), X[:, :1], Y).certificate_.save(tmp_path / "c.json")
+    code = f"import bidual; bidual.Certificate.load({str(tmp_path / 'c.json')!r})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_checker_runs_without_the_library(tmp_path):
-    source = Path(bidual.__file__).with_name("check_certificate.py")
+    source = Path(check_certificate.__file__)
     est = fitted(relu(), X, Y)
     est.certificate_.save(tmp_path / "c.json")
     est.network_.save(tmp_path / "m.json")

@@ -416,7 +416,7 @@ def test_nothing_half_written(capsys, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "m.json")
 
-    monkeypatch.setattr("bidual._files.os.replace", full)
+    monkeypatch.setattr("bidual._util.files.os.replace", full)
     assert "m.json: No space left on device" in error(capsys, *FIT)
     assert "No space left" in error(capsys, "predict", "m.json", "d.csv", "--out", "p.csv")
 

@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from bidual import ReLURegressorCV, load, solution_path
 from bidual.cli import main
 from bidual.cli.commands import NOT_REACHED
-from bidual.networks import TwoLayerNetwork, as_network
+from bidual.models import as_network
+from bidual.networks import TwoLayerNetwork
 
 RNG = np.random.default_rng(1)
 X = np.column_stack([RNG.normal(3.0, 2.0, 24), RNG.normal(-7.0, 50.0, 24)])

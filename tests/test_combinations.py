@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from bidual import BatchNorm, Convolutional, Parallel, ReLURegressor, ReLURegressorCV, beta_max, certify, solution_path
-from bidual.abilities import needs
 from bidual.architectures import TwoLayer
-from bidual.large import LargeTrainingSet
+from bidual.atoms.abilities import needs
 from bidual.losses import LOSSES, ExactFit, Hinge, Margin, get_loss
-from bidual.solvers import METHODS, NEEDS, Options
-from bidual.training import TrainingSet
+from bidual.solvers import METHODS, Options
+from bidual.training.objective import Objective
+from bidual.training.row_blocks import RowBlocks
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((6, 4)), RNG.standard_normal((6, 3))
@@ -63,8 +63,8 @@ def test_paths_cross_validation_and_problems_posed_by_hand_pass_the_same_gate(mo
     def arithmetic(*args):
         raise AssertionError("computed something")
 
-    monkeypatch.setattr("bidual.training.distinct_rows", arithmetic)
-    monkeypatch.setattr("bidual.large.normalise_weights", arithmetic)
+    monkeypatch.setattr("bidual.training.rows.distinct_rows", arithmetic)
+    monkeypatch.setattr("bidual.training.row_blocks.normalise_weights", arithmetic)
     refused = pytest.raises(ValueError, match="does not go with")
     with refused:
         solution_path(X, Y, method="cutting_plane", architecture="parallel")
@@ -75,13 +75,13 @@ def test_paths_cross_validation_and_problems_posed_by_hand_pass_the_same_gate(mo
     with refused:
         beta_max(X, Y, architecture=BatchNorm("after"))
     with refused:
-        LargeTrainingSet.pose(X, Y, loss=get_loss("absolute"), beta=0.1)
+        RowBlocks.of(Objective(get_loss("absolute"), 0.1), X, Y)
     with refused:
         ReLURegressor(loss="absolute", activation="gated", backend="numpy").fit(X, Y)
 
 
 def test_a_problem_already_posed_is_checked_against_the_method():
-    data = TrainingSet.pose(X, Y, loss=get_loss("squared"), beta=0.1, architecture=Parallel(2))
+    data = Objective(get_loss("squared"), 0.1, Parallel(2)).pose(X, Y)
     with pytest.raises(ValueError, match=r"method='cutting_plane' does not go with architecture=Parallel"):
         data.train("cutting_plane", Options())
 
@@ -92,15 +92,14 @@ def test_a_network_is_not_judged_by_an_architecture_that_cannot_be():
         certify(network, X, Y, beta=0.1)
 
 
-def test_every_method_says_what_it_needs():
-    assert NEEDS.keys() == METHODS.keys()
+def test_needs_are_alternatives():
     assert needs("gates", ("one output", "no intercept")) == ({"gates"}, {"one output", "no intercept"})
 
 
 def test_a_kind_of_neurons_can_be_trained_by_some_method():
     every = [TwoLayer(), BatchNorm(), BatchNorm("after"), Convolutional(2), FLAT, Parallel(2), DEEP]
     for architecture in every:
-        assert not [need for need in NEEDS["adaptive"] if not need & (architecture.can | {"finite loss"})]
+        assert not [need for need in METHODS["adaptive"].needs if not need & (architecture.can | {"finite loss"})]
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES.values() if not loss.finite])
@@ -137,3 +136,17 @@ def test_the_largest_beta_of_a_loss_with_kinks_and_outputs_for_every_position():
     est = ReLURegressor(1.01 * top, loss="absolute", architecture=FLAT, random_state=0, prove=False).fit(X, Y[:, 0])
     assert est.n_neurons_ == 0
     assert est.objective_ == pytest.approx(np.abs(Y[:, 0] - np.median(Y[:, 0])).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "ignored"),
+    [
+        ({"method": "exact", "max_neurons": 3}, "max_neurons"),
+        ({"method": "adaptive", "n_patterns": 30}, "n_patterns"),
+        ({"activation": "gated", "max_neurons": 3}, "max_neurons"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(parameters, ignored):
+    X = np.array([[0.0], [1.0], [2.0]])
+    with pytest.raises(ValueError, match=f"{ignored} has no meaning to (method|activation)=.* leave it at None"):
+        ReLURegressor(0.1, **parameters).fit(X, X[:, 0])

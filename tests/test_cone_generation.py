@@ -10,8 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from bidual import Convolutional, ReLUClassifier, ReLURegressor, sample_patterns
-from bidual.certificates import ConeBounds
-from bidual.certificates.rowwise import RowwiseBounds
+from bidual.atoms import Relu
+from bidual.bounds import ConeBounds
+from bidual.bounds.rowwise import RowwiseBounds
 from bidual.losses import get_loss
 from bidual.problem import Problem
 
@@ -51,6 +52,7 @@ def test_generated_neurons_of_several_outputs_reach_the_optimum_of_the_program(m
 
 def test_where_generation_stalls_the_cones_are_written_down(monkeypatch):
     from bidual.solvers import cone_generation
+    from bidual.solvers.run import Status
 
     rng = np.random.default_rng(19)
     X, y = rng.standard_normal((14, 6)), rng.standard_normal(14)
@@ -58,8 +60,10 @@ def test_where_generation_stalls_the_cones_are_written_down(monkeypatch):
     written = clone(est).fit(X, y)
     generate = cone_generation.generate
 
-    def stalls(problem, patterns, options, began):
-        return replace(generate(problem, patterns, replace(options, max_iter=1), began), status=cone_generation.STALLED)
+    def stalls(run, patterns):
+        whole, run.options = run.options, replace(run.options, max_iter=1)
+        generate(run, patterns)
+        run.options, run.status = whole, Status.STALLED
 
     monkeypatch.setattr(cone_generation, "suits", lambda *_: True)
     monkeypatch.setattr(cone_generation, "generate", stalls)
@@ -72,8 +76,8 @@ def test_where_generation_stalls_the_cones_are_written_down(monkeypatch):
     assert left.objective_ > written.objective_
 
 
-def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch, clock):
-    from bidual._watch import Watch
+def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch):
+    from bidual._util.watch import Watch
 
     monkeypatch.setattr("bidual.solvers.cone_generation.suits", lambda *_: True)
     rng = np.random.default_rng(18)
@@ -94,7 +98,7 @@ def test_generation_stops_at_the_time_limit_and_on_control_c(monkeypatch, clock)
 def test_rows_as_they_are_needed_give_the_bounds_of_all_rows():
     rng = np.random.default_rng(19)
     M, V = rng.standard_normal((200, 4)), rng.standard_normal((200, 1))
-    problem = Problem(M, None, np.zeros_like(V), np.full(200, 1 / 200), get_loss("squared"), 1.0, False)
+    problem = Problem(Relu(M), np.zeros_like(V), np.full(200, 1 / 200), get_loss("squared"), 1.0, False)
     patterns = sample_patterns(M, 15, random_state=0)
     every, needed = ConeBounds(problem, patterns), RowwiseBounds(problem, patterns)
     every.start(V)

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from bidual import ConvexRF, ReLUClassifier
-from bidual.filter_bank import PatchGrid, draw_patches, normalise, zca
+from bidual.estimators.filter_bank import PatchGrid, draw_patches, normalise, zca
 
 ESTIMATORS = [
     ConvexRF(20, random_state=0),
@@ -83,8 +83,8 @@ def test_features_are_those_of_a_naive_loop(seed, pooling, whiten, stride, cells
 
 def test_features_are_those_of_torch(monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("bidual.filter_bank._FILTERS", 16)  # several blocks of filters and of images
-    monkeypatch.setattr("bidual.filter_bank._BLOCK", 4096)
+    monkeypatch.setattr("bidual.estimators.filter_bank._FILTERS", 16)  # several blocks of filters and of images
+    monkeypatch.setattr("bidual.estimators.filter_bank._BLOCK", 4096)
     X = images(1, n=20, shape=(14, 14, 3))
     est = ConvexRF(40, patch_size=5, epsilon=1e-3, cells=2, random_state=0).fit(X)
     x = torch.as_tensor(X).permute(0, 3, 1, 2)

@@ -11,7 +11,7 @@ import torch
 
 from bidual import Convolutional, Model, ReLUClassifier, ReLURegressor, certify, load
 from bidual.cli import main
-from bidual.networks import as_network
+from bidual.models import as_network
 from bidual.networks.torch_conv import SumPool
 from bidual.plots import plot_filters
 from bidual.report import write_report
@@ -157,9 +157,7 @@ def test_reports_take_sequences_too(activation, tmp_path):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((14, 6, 2))
     y = np.maximum(X[:, :-1, 0], 0).sum(axis=1)
-    est = ReLURegressor(
-        0.05, architecture=Convolutional(3), activation=activation, n_patterns=10, random_state=0, tol=1e-2
-    ).fit(X, y)
+    est = ReLURegressor(0.05, architecture=Convolutional(3), activation=activation, random_state=0, tol=1e-2).fit(X, y)
     page = write_report(tmp_path / "report.html", est, X, y, compare=False).read_text()
     assert "14 samples of shape 6 x 2" in page
     assert ("Filters, those of the largest cost first" in page) == (activation == "relu")

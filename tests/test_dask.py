@@ -56,6 +56,14 @@ def test_gates_are_trained_where_the_rows_are(client):
     assert far.objective_ == pytest.approx(near.objective_, rel=0.1)  # workers train apart, and meet after every pass
 
 
+def test_beta_is_chosen_where_the_rows_are(client):
+    X, y = classes()
+    kw = {"betas": [0.3, 0.03], "cv": 2, "activation": "gated", "n_patterns": 8, "random_state": 0, "tol": 1e-2}
+    far = ReLUClassifierCV(**kw).fit(da.from_array(X, chunks=(100, 6)), da.from_array(y, chunks=100))
+    assert far.scores_.shape == (2, 2)
+    assert far.gap_ <= 1e-2
+
+
 def test_workers_are_left_as_they_were(client):
     X, y = classes()
     ReLUClassifier(**KW).fit(da.from_array(X, chunks=(100, 6)), y)
@@ -98,7 +106,7 @@ def test_without_a_cluster_the_message_says_what_to_do(monkeypatch):
     def nobody():
         raise ValueError("No global client found")
 
-    monkeypatch.setattr("bidual.operators.dask.get_client", nobody)
+    monkeypatch.setattr("bidual.programs.gated.dask.get_client", nobody)
     X, y = classes(60)
     with pytest.raises(ValueError, match=r"there is no cluster: make one first, client = dask.distributed.Client\(\)"):
         ReLUClassifier(**KW).fit(da.from_array(X, chunks=(30, 6)), y)

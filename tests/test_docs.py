@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -73,3 +74,15 @@ def test_formulas_become_mathml():
     pytest.importorskip("latex2mathml", reason="latex2mathml is not installed")
     mathml = extension("mathml")
     assert "<mfrac>" in mathml._mathml(r"\tfrac\beta2 \sum_j \|u_j\|^2", "inline")
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_sources_that_a_page_shows_exist(page):
+    for path, name in re.findall(r"\{literalinclude\} (\S+)\n:pyobject: (\S+)", page.read_text(encoding="utf-8")):
+        tree = ast.parse((page.parent / path).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def test_the_table_of_what_goes_together_is_the_one_that_is_declared():
+    table = "\n".join(extension("together").table())
+    assert table in (ROOT / "README.md").read_text(encoding="utf-8")

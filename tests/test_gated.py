@@ -13,10 +13,11 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from bidual import GatedNetwork, ReLUClassifier, ReLURegressor, ReLURegressorCV, TwoLayerNetwork, load
+from bidual.atoms import GatedNeurons, Relu
 from bidual.losses import Absolute, Huber, Logistic, Loss, Softmax, Squared, SquaredHinge
-from bidual.problem import GatedNeurons, Problem
+from bidual.problem import Problem
+from bidual.programs.gated.design import GatedDesign
 from bidual.solvers import Options, gates_of, solve_gated
-from bidual.solvers.gated.design import GatedDesign
 from bidual.solvers.gated.newton import newton_direction
 from bidual.solvers.gated.prox import Prox
 from bidual.solvers.gated.solve import best_intercept
@@ -25,7 +26,7 @@ from .helpers import cvxpy_loss, with_ones
 
 ESTIMATORS = [
     ReLURegressor(activation="gated", n_patterns=20, random_state=0),
-    ReLUClassifier(activation="gated", n_patterns=20, random_state=0),
+    ReLUClassifier(activation="gated", n_patterns=8, tol=1e-2, random_state=0),
 ]
 
 
@@ -112,7 +113,7 @@ def test_several_targets(data):
 
 def problem_of(X, Y, loss: Loss, beta, *, fit_intercept=False, A=None):
     n = len(Y)
-    return Problem(X, A, Y, np.full(n, 1 / n), loss, beta, fit_intercept)
+    return Problem(Relu(X, A), Y, np.full(n, 1 / n), loss, beta, fit_intercept)
 
 
 def test_pooling(data):
@@ -176,7 +177,7 @@ def test_one_open_gate_is_a_linear_model(data):
 
 def test_a_relaxation_of_relu(data):
     X, y, _ = data
-    relu = ReLURegressor(beta=0.02, n_patterns=30, random_state=0).fit(X, y)
+    relu = ReLURegressor(beta=0.02, random_state=0).fit(X, y)
     for source in (relu, relu.network_, np.column_stack([relu.network_.hidden_weights, relu.network_.hidden_bias])):
         gated = ReLURegressor(beta=0.02, activation="gated", gates=source, tol=1e-8).fit(X, y)
         assert gated.objective_ <= relu.objective_ * (1 + 1e-8)
@@ -323,7 +324,7 @@ def test_degenerate_data():
     assert low_rank.gap_ <= 1e-4
 
 
-def test_limits(data, clock):
+def test_limits(data):
     X, y, _ = data
     est = ReLURegressor(beta=1e-4, activation="gated", random_state=0, tol=1e-12, max_iter=2)
     with pytest.warns(UserWarning, match="max_iter"):

@@ -11,7 +11,6 @@ from scipy.spatial import ConvexHull
 
 from bidual import ReLURegressor, enumerate_patterns, is_spike_free
 from bidual.closed_form import ConditionError
-from bidual.closed_form.minimal import l0_l1_equivalence, minimal_network
 from bidual.closed_form.whitening import Whitening
 from bidual.geometry import (
     extreme_point,
@@ -21,10 +20,11 @@ from bidual.geometry import (
     relaxed_neuron_free_bias,
     relaxed_neurons,
     relaxed_neurons_joint,
-    representers,
     spike_factor,
     support_function,
 )
+from bidual.study.minimal import l0_l1_equivalence, minimal_network
+from bidual.study.representer import representers
 
 from .helpers import lp_patterns
 

@@ -21,12 +21,12 @@ from bidual import (
     ReLURegressor,
     ReLURegressorCV,
     SplineRegressor,
-    _watch,
     certify,
     solution_path,
 )
-from bidual._memory import require_memory
-from bidual._watch import INTERRUPTED, TIME_LIMIT, Stopped, Watch, checkpoint, current, last_look, watching
+from bidual._util import watch as _watch
+from bidual._util.memory import require_memory
+from bidual._util.watch import INTERRUPTED, TIME_LIMIT, Stopped, Watch, checkpoint, current, last_look, watching
 from bidual.cli import main
 
 from .helpers import gaussian_problem
@@ -170,12 +170,12 @@ def test_threads_that_hear_no_signals_have_deadlines_of_their_own():
 def test_a_path_keeps_the_points_that_are_finished(monkeypatch, press):
     whole = solution_path(X, y, n_betas=4, random_state=0)
     assert not whole.interrupted
-    from bidual.training import TrainingSet
+    from bidual.training.train import TrainingSet
 
     train, count = TrainingSet.train, []
 
     def third(self, *args, **options):
-        count.append(self.beta)
+        count.append(self.objective.beta)
         if len(set(count)) == 3 and not current().interrupted:
             signal.raise_signal(signal.SIGINT)
         return train(self, *args, **options)
@@ -204,7 +204,7 @@ def test_control_c_ends_a_search_for_beta(press, search):
 
 
 def test_control_c_in_the_last_training_of_a_cross_validation_returns_the_best_network(monkeypatch):
-    from bidual.training import TrainingSet
+    from bidual.training.train import TrainingSet
 
     train = TrainingSet.train
 
@@ -243,7 +243,8 @@ def test_a_signal_from_outside_ends_a_program_that_goes_on_with_what_there_is():
     program = """
 import os, signal, warnings
 import numpy as np
-from bidual import ReLURegressor, _watch
+from bidual import ReLURegressor
+from bidual._util import watch as _watch
 warnings.simplefilter("ignore")
 late, polls = _watch.Watch.late, iter(range(20))
 def asked(self):
@@ -265,7 +266,7 @@ def test_what_does_not_fit_is_refused_with_its_numbers():
 
 
 def test_memory_of_training_on_many_patterns_is_refused_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr("bidual._memory.available_memory", lambda: 2**18)
+    monkeypatch.setattr("bidual._util.memory.available_memory", lambda: 2**18)
     after = BatchNorm(position="after")
     with pytest.raises(MemoryError, match=r"on 100 activation patterns of 40 rows needs about"):
         ReLURegressor(method="sampled", n_patterns=100, architecture=after).fit(X, y)
@@ -274,17 +275,15 @@ def test_memory_of_training_on_many_patterns_is_refused_before_it_is_taken(monke
 
 
 def test_many_directions_are_priced_in_blocks(monkeypatch):
+    from bidual.atoms import Normalised
     from bidual.losses import get_loss
-    from bidual.problem import NormalisedProblem
     from bidual.solvers.normalised import pricing
-    from bidual.training import TrainingSet
+    from bidual.training.objective import Objective
 
-    problem = TrainingSet.pose(
-        X, y[:, None], loss=get_loss("squared"), beta=0.1, architecture=BatchNorm("after")
-    ).problem
-    assert isinstance(problem, NormalisedProblem)
+    problem = Objective(get_loss("squared"), 0.1, BatchNorm("after")).pose(X, y[:, None]).problem
+    assert isinstance(problem.atoms, Normalised)
     V = problem.loss.dual_point(problem.Y, problem.Y, problem.w, centred=True)
-    none = np.zeros((0, problem.relu_inputs.shape[1]))
+    none = np.zeros((0, problem.atoms.relu_inputs.shape[1]))
     found = []
     for entries in (10**9, 500):
         monkeypatch.setattr(pricing, "ENTRIES", entries)
@@ -298,7 +297,7 @@ def test_a_proof_that_is_not_evaluated_again_in_time_still_bounds_but_is_not_sto
     def no_time(self, problem, V):
         raise Stopped("interrupted")
 
-    monkeypatch.setattr("bidual.certificates.oracle.PatternProof.bound", no_time)
+    monkeypatch.setattr("bidual.bounds.oracle.PatternProof.bound", no_time)
     est = ReLURegressor(0.02, method="exact").fit(X, y)
     assert est.gap_ < 1e-6
     assert est.certificate_.evidence is None

@@ -12,10 +12,20 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from bidual import PrincipalAxes, ReLUClassifier, ReLURegressor, quantile_gates
-from bidual.large import LargeTrainingSet
+from bidual import (
+    Convolutional,
+    PrincipalAxes,
+    ReLUClassifier,
+    ReLUClassifierCV,
+    ReLURegressor,
+    certify,
+    quantile_gates,
+    solution_path,
+)
 from bidual.losses import Softmax
 from bidual.solvers import Options
+from bidual.training.objective import Objective
+from bidual.training.row_blocks import RowBlocks
 
 from .helpers import gap_may_stay_open
 
@@ -103,35 +113,35 @@ def test_a_memory_map_is_streamed_and_gives_the_same_network(tmp_path, monkeypat
     X, y = classes(600)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    monkeypatch.setattr("bidual.operators.sources.BLOCK_ROWS", 200)
+    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 200)
     kept = ReLUClassifier(beta=1e-2, backend="numpy", **KW).fit(X, y)
-    monkeypatch.setattr("bidual.operators.sources.KEEP_BYTES", 0)
+    monkeypatch.setattr("bidual.programs.gated.sources.KEEP_BYTES", 0)
     read = ReLUClassifier(beta=1e-2, backend="numpy", **KW).fit(mapped, y)
     assert read.objective_ == pytest.approx(kept.objective_, rel=1e-3)
     assert read.gap_ <= 1e-3
 
 
 def test_memory_does_not_grow_with_the_rows_of_a_map(tmp_path, monkeypatch):
-    monkeypatch.setattr("bidual.operators.shards.cores", lambda: 1)  # every thread has a block of its own
-    monkeypatch.setattr("bidual.operators.sources.KEEP_BYTES", 0)
-    monkeypatch.setattr("bidual.operators.sources.BLOCK_ROWS", 500)
-    monkeypatch.setattr("bidual.solvers.large.solve.SAMPLE", 500)
-    monkeypatch.setattr("bidual.solvers.large.newton.TERMS", 100)
-    monkeypatch.setattr("bidual.solvers.large.solve.EPOCHS", 1)
-    monkeypatch.setattr("bidual.solvers.large.solve.STEPS", 1)
-    monkeypatch.setattr("bidual.operators.sources.PIECE", 500)
-    monkeypatch.setattr("bidual.large.ROWS", 500)
-    peaks = []
+    monkeypatch.setattr("bidual.programs.gated.shards.cores", lambda: 1)  # every thread has a block of its own
+    monkeypatch.setattr("bidual.programs.gated.sources.KEEP_BYTES", 0)
+    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 500)
+    monkeypatch.setattr("bidual.solvers.blocks.solve.SAMPLE", 500)
+    monkeypatch.setattr("bidual.solvers.blocks.newton.TERMS", 100)
+    monkeypatch.setattr("bidual.solvers.blocks.solve.EPOCHS", 1)
+    monkeypatch.setattr("bidual.solvers.blocks.solve.STEPS", 1)
+    monkeypatch.setattr("bidual.programs.gated.sources.PIECE", 500)
+    monkeypatch.setattr("bidual.training.row_blocks.ROWS", 500)
+    peaks, options = [], Options(tol=1e-3, n_patterns=8, max_iter=1, random_state=0)
     for n in (1500, 4500):
         X = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.float32, shape=(n, 200))
         rng = np.random.default_rng(0)
         X[:] = rng.standard_normal(X.shape)
         Y = np.eye(2)[(X[:, 0] > 0).astype(int)]
-        data = LargeTrainingSet.pose(X, Y, loss=Softmax(), beta=0.1)
+        data = RowBlocks.of(Objective(Softmax(), 0.1), X, Y)
         with gap_may_stay_open():
-            data.train(Options(tol=1e-3, n_patterns=8, max_iter=1, random_state=0))  # loads what is loaded once
+            data.train("adaptive", options, activation="gated")  # loads what is loaded once
             tracemalloc.start()
-            data.train(Options(tol=1e-3, n_patterns=8, max_iter=1, random_state=0))
+            data.train("adaptive", options, activation="gated")
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     assert peaks[1] - peaks[0] < 3000 * 40 * 8  # targets, dual points and the like; not 3000 x 200
@@ -148,9 +158,9 @@ def test_any_numeric_type(dtype):
 
 def test_many_rows_are_trained_in_blocks_by_themselves(monkeypatch):
     called = []
-    train = LargeTrainingSet.train
-    monkeypatch.setattr(LargeTrainingSet, "train", lambda *a, **k: called.append(1) or train(*a, **k))
-    monkeypatch.setattr("bidual.estimators.large.MANY", 4 * 130)
+    train = RowBlocks.train
+    monkeypatch.setattr(RowBlocks, "train", lambda *a, **k: called.append(1) or train(*a, **k))
+    monkeypatch.setattr("bidual.training.routing.MANY", 4 * 130)
     X, y = classes(130)
     ReLUClassifier(beta=1e-1, **KW).fit(X[:129], y[:129])
     assert not called
@@ -159,11 +169,11 @@ def test_many_rows_are_trained_in_blocks_by_themselves(monkeypatch):
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("bidual.operators.sources.BLOCK_ROWS", 100)
+    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 100)
     X, y = classes()
     found = []
     for count in (1, 4):
-        monkeypatch.setattr("bidual.operators.shards.cores", lambda count=count: count)
+        monkeypatch.setattr("bidual.programs.gated.shards.cores", lambda count=count: count)
         found.append(ReLUClassifier(beta=1e-2, backend="numpy", **KW).fit(X, y).network_.linear_weights)
     np.testing.assert_array_equal(*found)
 
@@ -185,7 +195,7 @@ def test_an_interrupted_fit_goes_on_where_it_was(tmp_path, monkeypatch):
     X, y = classes()
     kw = {**KW, "beta": 1e-3, "tol": 1e-4, "backend": "numpy"}
     whole = ReLUClassifier(**kw).fit(X, y)
-    monkeypatch.setattr("bidual.solvers.large.checkpoint.INTERVAL", 0.0)
+    monkeypatch.setattr("bidual.solvers.blocks.checkpoint.INTERVAL", 0.0)
     path = tmp_path / "state.npz"
     with pytest.warns(ConvergenceWarning):
         ReLUClassifier(**kw, checkpoint=path, max_iter=2).fit(X, y)
@@ -196,12 +206,12 @@ def test_an_interrupted_fit_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def test_a_fit_killed_between_two_passes_goes_on(tmp_path, monkeypatch):
-    import bidual.solvers.large.solve as solve
+    import bidual.solvers.blocks.solve as solve
 
     X, y = classes()
     kw = {**KW, "beta": 1e-3, "backend": "numpy"}
     whole = ReLUClassifier(**kw).fit(X, y)
-    monkeypatch.setattr("bidual.solvers.large.checkpoint.INTERVAL", 0.0)
+    monkeypatch.setattr("bidual.solvers.blocks.checkpoint.INTERVAL", 0.0)
     passes = []
 
     def dies(block, state, turn, n_turns, **common):
@@ -232,7 +242,7 @@ def test_the_checkpoint_of_another_problem_is_refused(tmp_path):
         ReLUClassifier(beta=1e-2, checkpoint=path, **KW).fit(X, y)
 
 
-def test_time_is_up(clock):
+def test_time_is_up():
     X, y = classes(2000, 20, k=8)
     kw = {**KW, "n_patterns": 200, "tol": 1e-9, "time_limit": 0.0}
     with pytest.warns(ConvergenceWarning, match="time_limit"):
@@ -252,7 +262,7 @@ def test_a_warm_start_keeps_the_network():
 # ---- trained gates ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [120, 1500])  # the ways for few and for many rows are one here
+@pytest.mark.parametrize("n", [120, 400])  # the ways for few and for many rows are one here
 def test_trained_gates_fit_better_than_drawn_ones(n):
     X, y = classes(n, 12)
     drawn = ReLUClassifier(beta=1e-3, backend="numpy", **KW).fit(X, y)
@@ -279,7 +289,7 @@ def test_trained_gates_do_not_depend_on_units_or_threads(monkeypatch):
     # f(x) of targets y is 8 f(x / 4) of targets 8 y, x / 4
     other = ReLURegressor(beta=1e-2 * 8 / 4, **kw).fit(X / 4, 8 * y)
     np.testing.assert_allclose(other.predict(X / 4), 8 * est.predict(X), rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr("bidual.operators.shards.cores", lambda: 1)
+    monkeypatch.setattr("bidual.programs.gated.shards.cores", lambda: 1)
     np.testing.assert_array_equal(ReLURegressor(beta=1e-2, **kw).fit(X, y).predict(X), est.predict(X))
 
 
@@ -292,18 +302,66 @@ def test_a_resumed_fit_has_the_gates_it_had(tmp_path, monkeypatch):
     def trained(*args, **options):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("bidual.large.trained_gates", trained)
+    monkeypatch.setattr("bidual.training.row_blocks.trained_gates", trained)
     resumed = ReLUClassifier(**kw).fit(X, y)
     assert resumed.objective_ <= first.objective_
     gates = {row.tobytes() for row in first.network_.gate_vectors()}
     assert {row.tobytes() for row in resumed.network_.gate_vectors()} <= gates
 
 
-def test_trained_gates_keep_the_time(clock):
+def test_trained_gates_keep_the_time():
     X, y = classes(2000, 20, k=8)
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         est = ReLUClassifier(beta=1e-4, gates="trained", **{**KW, "tol": 1e-9, "time_limit": 0.0}).fit(X, y)
     assert est.lower_bound_ <= est.objective_
+
+
+# ---- every way to train takes the road for many rows ------------------------------------------------------
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """What was trained in blocks, all of which is many rows here."""
+    trained, train = [], RowBlocks._trained
+    monkeypatch.setattr(RowBlocks, "_trained", lambda self, *a: trained.append(self.objective.beta) or train(self, *a))
+    monkeypatch.setattr("bidual.training.routing.MANY", 1)
+    return trained
+
+
+def test_a_path_of_many_rows_keeps_its_gates(blocks):
+    X, y = numbers(150)
+    path = solution_path(X, y, n_betas=4, beta_min_ratio=0.03, activation="gated", n_patterns=12, random_state=0)
+    assert blocks == path.betas.tolist()
+    assert path.n_neurons[0] == 0  # the first beta is the smallest one that leaves nothing
+    assert path.n_neurons[-1] > 0
+    assert path.converged.all()
+    gates = [{row.tobytes() for row in point.directions} for point in path]
+    assert all(others == gates[0] for others in gates)
+    vectors = path[0].directions
+    few = ReLURegressor(path.betas[-1], activation="gated", gates=vectors, backend="numpy", tol=1e-6).fit(X, y)
+    assert path.lower_bounds[-1] <= few.objective_ * (1 + 1e-12)
+    assert path.objectives[-1] == pytest.approx(few.objective_, rel=2e-3)
+
+
+def test_a_gated_network_on_many_rows_is_certified_in_blocks(blocks, monkeypatch):
+    X, y = classes(150)
+    est = ReLUClassifier(beta=1e-2, **KW).fit(X, y)
+    found = certify(est, X, y, tol=1e-4, time_limit=None, random_state=0)
+    assert len(blocks) == 2
+    assert found.objective == pytest.approx(est.objective_, rel=1e-12)
+    assert found.gap <= est.gap_ + 1e-4
+    monkeypatch.setattr("bidual.training.routing.MANY", 10**9)
+    assert certify(est, X, y, tol=1e-4, time_limit=None).objective == pytest.approx(est.objective_, rel=1e-12)
+    assert len(blocks) == 2
+
+
+def test_folds_of_many_rows_are_trained_in_blocks(blocks):
+    X, y = classes(150)
+    kw = {"activation": "gated", "n_patterns": 8, "random_state": 0, "tol": 1e-2}
+    est = ReLUClassifierCV(n_betas=3, cv=2, beta_min_ratio=0.1, **kw).fit(X, y)
+    assert len(blocks) == 2 * 3 + 1
+    assert est.gap_ <= 1e-2
+    assert est.scores_.max() > 0.4
 
 
 # ---- bad input --------------------------------------------------------------------------------------------
@@ -320,6 +378,8 @@ def test_trained_gates_keep_the_time(clock):
         ({"backend": "numpy", "loss": "hinge"}, "a smooth loss"),
         ({"backend": "torch", "device": "nowhere"}, "torch cannot use"),
         ({"backend": "numpy", "gates": np.ones((3, 99))}, "gates must have shape"),
+        ({"gates": "trained", "architecture": Convolutional(2)}, "gates='trained' are for architecture='two_layer'"),
+        ({"backend": "numpy", "architecture": Convolutional(2)}, "backend, .* are for architecture='two_layer'"),
     ],
 )
 def test_what_cannot_be(parameters, message):

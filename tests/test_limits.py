@@ -80,7 +80,7 @@ def test_a_certificate_can_be_saved_whatever_the_outcome(tmp_path):
 
 
 def test_control_c_during_training_returns_the_best_network_so_far(monkeypatch):
-    from bidual.training import TrainingSet
+    from bidual.training.train import TrainingSet
 
     train = TrainingSet.train
 

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bidual import LinearConvRegressor, LinearNetRegressor, Network
+from bidual._util.patches import Window
 from bidual.closed_form.linear_conv import FourierFilters
-from bidual.patches import Window
 
 RNG = np.random.default_rng(0)
 #: Shape of X and the arguments of the estimator.
@@ -162,8 +162,8 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
-def test_time_limit_and_control_c_return_a_network_with_its_gap(monkeypatch, capsys, clock):
-    from bidual._watch import Watch
+def test_time_limit_and_control_c_return_a_network_with_its_gap(monkeypatch, capsys):
+    from bidual._util.watch import Watch
 
     X, y = RNG.standard_normal((30, 12)), RNG.standard_normal(30)
     with pytest.warns(ConvergenceWarning, match=r"stopped at time_limit.*raise max_iter or time_limit"):

@@ -156,6 +156,21 @@ def test_a_custom_loss_without_curvature_or_cone_form_is_refused_with_what_it_la
 
     with pytest.raises(TypeError, match="row_curvatures"):
         ReLURegressor(0.1, loss=Rough(), method="exact").fit(np.eye(2), [1.0, 2.0])
+    with pytest.raises(TypeError, match="give it dual_box, or smooth=True"):  # its envelope would be a guess
+        ReLURegressor(0.1, loss=Rough()).fit(np.eye(2), [1.0, 2.0])
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_smooth_loss_without_its_lipschitz_constant_is_refused_by_the_engine_that_steps_by_it(outputs):
+    X = np.random.default_rng(0).standard_normal((6, 2))
+    with pytest.raises(TypeError, match=r"'pseudo_huber' is smooth but states no lipschitz constant.*method='exact'"):
+        ReLURegressor(0.1, loss=PseudoHuber()).fit(X, X[:, :outputs])
+
+    class Stated(PseudoHuber):
+        lipschitz = 1.0
+
+    est = ReLURegressor(0.1, loss=Stated(), random_state=0, prove=False).fit(X, X[:, :outputs])
+    assert est.likely_gap_ <= est.tol
 
 
 def test_losses_for_numbers_and_for_classes_are_not_confused():
@@ -164,6 +179,8 @@ def test_losses_for_numbers_and_for_classes_are_not_confused():
         ReLURegressor(loss="hinge").fit(X, [0.0, 1.0])
     with pytest.raises(ValueError, match="ReLURegressor"):
         ReLUClassifier(loss="huber").fit(X, [0, 1])
+    with pytest.raises(ValueError, match="ReLURegressor"):
+        ReLUClassifier(loss="epsilon_insensitive").fit(X, [0, 1])
 
 
 @pytest.mark.parametrize("size", [0.1, 20.0])

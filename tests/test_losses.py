@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bidual.losses import (
     LOSSES,
     Absolute,
+    EpsilonInsensitive,
     ExactFit,
     Hinge,
     Huber,
@@ -21,6 +22,7 @@ from bidual.losses import (
     Softmax,
     Squared,
     SquaredHinge,
+    Tube,
     get_loss,
     loss_from_dict,
 )
@@ -33,14 +35,16 @@ ALL = [
     Huber(2.0),
     Absolute(),
     Quantile(0.3),
+    EpsilonInsensitive(0.4),
     Logistic(),
     Softmax(),
     Hinge(),
     SquaredHinge(),
     ExactFit(),
+    Tube(0.4),
     Margin(),
 ]
-FINITE = [loss for loss in ALL if not isinstance(loss, ExactFit | Margin)]
+FINITE = [loss for loss in ALL if not isinstance(loss, ExactFit | Tube | Margin)]
 SMOOTH = [loss for loss in ALL if loss.smooth]
 SCALAR = [loss for loss in ALL if not loss.coupled]
 few = settings(max_examples=25)
@@ -69,7 +73,7 @@ def inside(loss, Y, rng):
         return -Y * U * (1.0 if isinstance(loss, Logistic) or type(loss) is Hinge else 5.0)
     if isinstance(loss, Huber):
         return loss.delta * (2 * U - 1)
-    if isinstance(loss, Absolute):
+    if isinstance(loss, Absolute | EpsilonInsensitive):
         return 2 * U - 1
     if isinstance(loss, Quantile):
         return U - loss.tau
@@ -90,8 +94,8 @@ def difference(f, x, h=1e-5):
 def away_from_kinks(loss, F, Y, margin=1e-3):
     """Move outputs off the places where a derivative jumps."""
     e = Y * F - 1 if loss.classification else F - Y
-    jumps = [0.0] if not isinstance(loss, Huber) else [-loss.delta, loss.delta]
-    for jump in jumps:
+    place = getattr(loss, "delta", getattr(loss, "epsilon", 0.0))
+    for jump in (-place, place):
         close = np.abs(e - jump) < margin
         F = np.where(close, F + 4 * margin, F)
     return F
@@ -174,6 +178,8 @@ def test_fenchel_young_holds_row_by_row_and_weighted(loss, seed):
         F = Y.copy()
     if isinstance(loss, Margin):
         F = Y * (1 + np.abs(F))
+    if isinstance(loss, Tube):
+        F = Y + loss.epsilon * np.tanh(F)
     V = inside(loss, Y, rng)
     conjugates = loss.row_conjugates(V, Y)
     assert np.isfinite(conjugates).all()
@@ -216,6 +222,8 @@ def test_conjugate_equals_a_brute_force_supremum_on_a_grid(loss):
         (Absolute(), 1.001, 1.0),
         (Quantile(0.3), 0.701, 1.0),
         (Quantile(0.3), -0.301, 1.0),
+        (EpsilonInsensitive(0.4), 1.001, 1.0),
+        (EpsilonInsensitive(0.4), -1.001, 1.0),
         (Logistic(), 0.01, 1.0),
         (Logistic(), -1.01, 1.0),
         (Hinge(), 0.01, 1.0),
@@ -345,7 +353,7 @@ def test_cone_form_minimised_over_its_extra_variables_is_the_loss(loss):
             continue
         Y, w = targets(loss, rng, n=4, C=C), weights(rng, 4)
         F = 2 * rng.standard_normal(Y.shape)
-        candidates = [F, Y.copy(), 1.5 * Y] if isinstance(loss, ExactFit | Margin) else [F]
+        candidates = [F] if loss.finite else [F, Y.copy(), 1.5 * Y, loss.nearest_outputs(F, Y)]
         for F in candidates:
             assert minimise_cone_form(loss.cone_form(Y, w), F) == pytest.approx(loss.value(F, Y, w), rel=1e-6, abs=1e-8)
 

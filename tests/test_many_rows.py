@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bidual import ReLUClassifier, ReLURegressor
-from bidual.solvers.adaptive import many_rows
+from bidual.solvers.engine import many_rows
 
 from .helpers import gap_may_stay_open
 
@@ -54,7 +54,7 @@ def test_it_is_repeatable_and_warm_starts(small):
     assert first.objective_ <= second.objective_ * (1 + 1e-6)
 
 
-def test_several_targets_and_no_time(small, clock):
+def test_several_targets_and_no_time(small):
     X, _ = clusters()
     Y = np.column_stack([np.abs(X[:, 0]), X[:, 1] ** 2])
     with gap_may_stay_open():

@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from bidual import ReLUClassifier, ReLURegressor, TwoLayerNetwork
-from bidual.losses import Quantile
+from bidual.losses import EpsilonInsensitive, Quantile
 from bidual.models import Model, Target, Training, load
 from bidual.networks import FORMAT_VERSION
 
@@ -53,7 +53,10 @@ def test_regression_in_the_units_of_the_target(fitted):
     assert np.isnan(model.score(X, np.full(len(X), 0.1)))
 
 
-@pytest.mark.parametrize(("loss", "beta"), [("squared", 0.0), ("huber", 0.01), (Quantile(0.8), 0.01)])
+@pytest.mark.parametrize(
+    ("loss", "beta"),
+    [("squared", 0.0), ("huber", 0.01), (Quantile(0.8), 0.01), (EpsilonInsensitive(), 0.01), (EpsilonInsensitive(), 0)],
+)
 def test_objective_is_that_of_the_certificate(loss, beta):
     model, estimator, X, y = regression(loss=loss, beta=beta)
     assert model.objective(X, y) == pytest.approx(estimator.objective_, rel=1e-9)

@@ -15,9 +15,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from bidual import Network, TwoLayer, TwoLayerNetwork
-from bidual._files import read_json, write_atomically, write_json
+from bidual._util.data import normalise_weights
+from bidual._util.files import read_json, write_atomically, write_json
 from bidual.losses import Huber
-from bidual.networks import from_sklearn, from_torch, normalise_weights
+from bidual.networks import from_sklearn, from_torch
 
 
 def random_network(seed, d=3, m=4, C=2, bias=True, intercept=True):

@@ -15,9 +15,10 @@ import pytest
 
 import bidual
 from bidual import ReLUClassifier, ReLURegressor
+from bidual.atoms import Neurons, Relu
 from bidual.losses import get_loss
-from bidual.problem import Neurons, Problem
-from bidual.solvers.adaptive.newton import SmoothedNewton
+from bidual.problem import Problem
+from bidual.solvers.engine.newton import SmoothedNewton
 
 # ---- singular steps --------------------------------------------------------------------------------
 
@@ -27,7 +28,7 @@ def test_newton_survives_blocks_in_which_rounding_loses_the_norm() -> None:
     # tables whose raw columns range from 1 to 64,000
     first = np.ones(8)
     X = np.column_stack([first, first + 1e-9 * (-1.0) ** np.arange(8)])
-    problem = Problem(X, None, 3 * first[:, None], np.full(8, 1 / 8), get_loss("squared"), 1e-14, False)
+    problem = Problem(Relu(X), 3 * first[:, None], np.full(8, 1 / 8), get_loss("squared"), 1e-14, False)
     neurons = Neurons(np.array([[1.0, 0.0]]), np.ones((1, 1)), np.zeros(1))
     found, *_ = SmoothedNewton(problem, problem.loss).run(neurons, 1e-3, 5, 0.0)
     assert np.isfinite(found.U).all()
@@ -47,10 +48,14 @@ def test_tied_rows_with_the_hinge_loss_train() -> None:
 # ---- forks -------------------------------------------------------------------------------------------
 
 
+#: Seconds after which a child hangs, however busy the machine.
+HANGING = 300.0
+
+
 def _gap() -> float:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 3))
-    return float(ReLURegressor(beta=0.05, random_state=0).fit(X, np.abs(X[:, 0])).gap_)
+    return float(ReLURegressor(beta=0.05, prove=30.0, random_state=0).fit(X, np.abs(X[:, 0])).gap_)
 
 
 def _send_gap(queue: Any) -> None:
@@ -66,7 +71,7 @@ def test_a_child_forked_after_a_fit_can_train_and_prove() -> None:
     child = context.Process(target=_send_gap, args=(queue,), daemon=True)
     child.start()
     try:
-        assert queue.get(timeout=100) == pytest.approx(gap, abs=1e-3)
+        assert queue.get(timeout=HANGING) == pytest.approx(gap, abs=1e-3)
     finally:
         child.kill()
         child.join()
@@ -84,8 +89,8 @@ def test_kernels_compile_where_nothing_can_be_written() -> None:
             raise PermissionError("read-only file system")
 
         tempfile.TemporaryFile = refused
-        from bidual._jit import JIT
-        from bidual.certificates import _kernels
+        from bidual._util.jit import JIT
+        from bidual.bounds import _kernels
         from bidual.splines import _kernels as splines
         assert not JIT["cache"]
         print("compiled")
@@ -100,6 +105,6 @@ def test_every_compiled_function_takes_the_common_options() -> None:
     # a literal cache=True elsewhere would bring the crash back
     package = Path(bidual.__file__).parent
     literal = [
-        path.name for path in package.rglob("*.py") if "cache=True" in path.read_text() and path.name != "_jit.py"
+        path.name for path in package.rglob("*.py") if "cache=True" in path.read_text() and path.name != "jit.py"
     ]
     assert not literal

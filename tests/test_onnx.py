@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bidual import ReLUClassifier, ReLURegressor, certify, load
-from bidual.models import Model
+from bidual.models import Model, as_network
 from bidual.networks import (
     BatchNormNetwork,
     ConvolutionalNetwork,
     DeepNetwork,
     GatedNetwork,
+    LeakyReLUNetwork,
     Network,
     TwoLayerNetwork,
-    as_network,
     from_onnx,
 )
 from bidual.networks.layerwise import LayerwiseNetwork
@@ -43,6 +43,8 @@ def network(kind, d=3, m=4, C=2, bias=True, rng=RNG):
     maybe = lambda *shape: n(size=shape) if bias else None  # noqa: E731
     if kind == "two_layer":
         return TwoLayerNetwork(n(size=(m, d)), n(size=(m, C)), maybe(m), maybe(C))
+    if kind == "leaky_relu":
+        return LeakyReLUNetwork(n(size=(m, d)), n(size=(m, C)), maybe(m), maybe(C), slope=0.1)
     if kind == "gated":
         return GatedNetwork(n(size=(m, d)), n(size=(m, d, C)), maybe(m), maybe(m, C), maybe(C))
     if kind == "deep":
@@ -62,7 +64,7 @@ def network(kind, d=3, m=4, C=2, bias=True, rng=RNG):
     )
 
 
-KINDS = ["two_layer", "gated", "deep", "batch_norm_before", "batch_norm_after", "parallel", "layerwise"]
+KINDS = ["two_layer", "leaky_relu", "gated", "deep", "batch_norm_before", "batch_norm_after", "parallel", "layerwise"]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -132,6 +134,26 @@ def test_a_kind_without_exporter_says_so(tmp_path):
     with pytest.raises(NotImplementedError, match="ONNX export of odd networks"):
         Odd().to_onnx(tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_network_of_ones_own_is_exported_by_its_hidden_layer(tmp_path):
+    class Own(Network):
+        n_inputs, n_outputs, n_neurons = 3, 2, 4
+        penalty = weights = to_torch = None
+
+        def __init__(self):
+            self.hidden_weights, self.output_weights, self.intercept = (RNG.normal(size=s) for s in ((4, 3), (4, 2), 2))
+
+        def forward(self, X):
+            return np.abs(X @ self.hidden_weights.T) @ self.output_weights + self.intercept
+
+        def onnx_hidden(self, graph, x):
+            return graph.add("Abs", graph.affine(x, self.hidden_weights.T, None))
+
+    Own.kind = "own"
+    net, X = Own(), RNG.normal(size=(5, 3))
+    y = run(net.to_onnx(tmp_path / "m.onnx"), X, "y")
+    np.testing.assert_allclose(y, net.forward(X), rtol=1e-12, atol=1e-12)
 
 
 X = RNG.normal(size=(40, 2)) * [2.0, 30.0] + [1.0, -9.0]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bidual.losses import Huber, Logistic, Softmax, Squared, SquaredHinge
-from bidual.operators import block as on
-from bidual.operators.block import Block, Setting
-from bidual.operators.products import ByteProducts, MatrixProducts, numpy_products, pack_gates
-from bidual.operators.shards import LocalShards
-from bidual.operators.sources import LocalSource
+from bidual.programs.gated import block as on
+from bidual.programs.gated.block import Block, Setting
+from bidual.programs.gated.products import ByteProducts, MatrixProducts, numpy_products, pack_gates
+from bidual.programs.gated.shards import LocalShards
+from bidual.programs.gated.sources import LocalSource
 
 
 def plain(M, active, W, V):
@@ -25,7 +25,7 @@ def plain(M, active, W, V):
 
 def torch_products(M, bits, n_gates):
     pytest.importorskip("torch")
-    from bidual.operators.torch import TorchBackend
+    from bidual.programs.gated.torch import TorchBackend
 
     return TorchBackend("cpu")(M, bits, n_gates, 1)
 
@@ -147,7 +147,7 @@ def test_a_block_travels_without_what_it_can_compute_again():
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_every_row_is_in_one_block(monkeypatch, keep):
-    monkeypatch.setattr("bidual.operators.sources.BLOCK_ROWS", 7)
+    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 7)
     rng = np.random.default_rng(5)
     X = np.arange(40.0).reshape(20, 2)
     w = np.full(20, 0.05)

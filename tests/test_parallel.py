@@ -15,14 +15,13 @@ from scipy.linalg import block_diag
 
 from bidual import Certificate, Parallel, ParallelNetwork, ReLUClassifier, ReLURegressor, beta_max, certify, load
 from bidual.arrangements.enumerate import TooManyPatternsError
-from bidual.arrangements.layered import enumerate_layered
-from bidual.certificates.layered import LayeredBounds
-from bidual.certificates.oracle import PatternProof
+from bidual.atoms.branch_cells import enumerate_layered
+from bidual.bounds.branches import LayeredBounds
+from bidual.bounds.oracle import PatternProof
 from bidual.losses import get_loss
 from bidual.solvers.parallel import generation
-from bidual.solvers.parallel.cells import all_cells
 from bidual.solvers.parallel.pricing import search_parallel
-from bidual.training import TrainingSet
+from bidual.training.objective import Objective
 
 from .helpers import cvxpy_loss, gap_may_stay_open, gaussian_problem, lp_patterns, with_ones
 
@@ -182,10 +181,10 @@ def test_adaptive_training_finds_the_exact_optimum(m1, monkeypatch):
 def test_pricing_finds_the_largest_value_of_the_dual_constraint(seed):
     """Over all cells it is known; steps that must each bring something end at kinks far below it."""
     X, y, _ = gaussian_problem(seed, n=7)
-    data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.02, architecture=Parallel(2), **PAPER)
+    data = Objective(get_loss("squared"), 0.02, Parallel(2), **PAPER).pose(X, y[:, None])
     problem = data.problem
     V = np.random.default_rng(seed).standard_normal((7, 1)) / 7
-    largest = LayeredBounds(problem, all_cells(problem)).lower_bound(V).limit
+    largest = LayeredBounds(problem, problem.atoms.cells()).lower_bound(V).limit
     assert search_parallel(problem, V, seed) == pytest.approx(largest, rel=1e-3)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bidual import Parallel, ParallelNetwork, ReLUClassifier, ReLURegressor
+from bidual.atoms.tree import Tree
 from bidual.losses import get_loss
 from bidual.solvers import Options
-from bidual.training import TrainingSet
-from bidual.tree import Tree
+from bidual.training.objective import Objective
 
 from .helpers import gap_may_stay_open, gaussian_problem
 
@@ -121,7 +121,7 @@ def test_the_penalty_form_comes_close_to_the_constrained_program(loss):
 
     X, y, labels = gaussian_problem(3, n=12)
     Y = (y if loss == "squared" else labels)[:, None]
-    data = TrainingSet.pose(X, Y, loss=get_loss(loss), beta=0.02, architecture=Parallel(2), **PAPER)
+    data = Objective(get_loss(loss), 0.02, Parallel(2), **PAPER).pose(X, Y)
     kind = ReLURegressor if loss == "squared" else ReLUClassifier
     exact = kind(0.02, loss=loss, architecture=Parallel(2), method="sampled", n_patterns=30, random_state=0, **PAPER)
     exact.fit(X, Y[:, 0])
@@ -138,7 +138,7 @@ def test_the_penalty_form_takes_optimisers_by_name_and_made_to_order():
     from bidual.solvers.parallel.penalty import PenaltyForm
 
     X, y, _ = gaussian_problem(3, n=12)
-    data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.02, architecture=Parallel(2), **PAPER)
+    data = Objective(get_loss("squared"), 0.02, Parallel(2), **PAPER).pose(X, y[:, None])
 
     def objective(optimiser):
         form = PenaltyForm(optimiser, epochs=30, n_patterns=10)
@@ -153,9 +153,9 @@ def test_the_penalty_form_is_for_parallel_networks():
     from bidual.solvers.parallel.penalty import PenaltyForm
 
     X, y, _ = gaussian_problem(0, n=4)
-    data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.1)
+    data = Objective(get_loss("squared"), 0.1).pose(X, y[:, None])
     with pytest.raises(TypeError, match="parallel networks"):
         data.train(PenaltyForm(), Options())
-    parallel = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.1, architecture="parallel")
+    parallel = Objective(get_loss("squared"), 0.1, Parallel()).pose(X, y[:, None])
     with pytest.raises(ValueError, match="no optimiser"):
         parallel.train(PenaltyForm(optimiser="Newton"), Options())

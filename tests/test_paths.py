@@ -44,11 +44,14 @@ def test_beta_max_is_the_maximum_over_directions(bias):
     assert top == pytest.approx(sampled, rel=2e-3)
 
 
+NUMBERS = ["squared", "huber", "absolute", "quantile", "epsilon_insensitive"]
+
+
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "quantile", "logistic", "hinge", "squared_hinge"])
+@pytest.mark.parametrize("loss", [*NUMBERS, "logistic", "hinge", "squared_hinge"])
 def test_no_neurons_at_beta_max_and_some_below(loss, fit_intercept):
     X, y = noisy()
-    kinks = loss in ("absolute", "quantile", "hinge")
+    kinks = loss in ("absolute", "quantile", "epsilon_insensitive", "hinge")
     classes = loss in ("logistic", "hinge", "squared_hinge")
     y = labels(X) if classes else y
     top = beta_max(X, y, loss=loss, fit_intercept=fit_intercept)

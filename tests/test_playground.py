@@ -45,7 +45,7 @@ def body(request, *names):
 # ---- answers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "quantile"])
+@pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "quantile", "epsilon_insensitive"])
 def test_fit_is_the_estimator(client, loss, tmp_path):
     answer = client.post("/api/fit", json={**REGRESSION, "loss": loss}).json()
     points = np.array(LINE, dtype=float)
@@ -77,7 +77,8 @@ def test_classes_and_architectures(client, architecture, tmp_path):
         assert answer["certificate"]["objective"] == pytest.approx(truth.objective_, rel=1e-3)
 
 
-def test_three_classes(client):
+def test_three_classes(client, monkeypatch):
+    monkeypatch.setattr(work, "LIMIT", 1.0)  # the form of the answer is tested, not its gap
     answer = client.post("/api/fit", json={**CLASSES, "points": [*PLANE, [0, 0, 2], [0.2, 0, 2]]}).json()
     assert np.array(answer["shape"]["scores"]).shape == (3, 41, 61)
 
@@ -225,8 +226,8 @@ def test_too_many_at_once_are_sent_away(monkeypatch):
             thread.start()
         for _ in range(app_module.SOLVES):
             assert started.acquire(timeout=120)
-        until = time.perf_counter() + 120
-        while made[0].inside <= app_module.SOLVES and time.perf_counter() < until:  # the last one waits for its turn
+        until = time.monotonic() + 120
+        while made[0].inside <= app_module.SOLVES and time.monotonic() < until:  # the last one waits for its turn
             time.sleep(0.01)
         refused = client.post("/api/fit", json=REGRESSION)
         assert refused.status_code == 429
@@ -257,7 +258,9 @@ def test_the_description_describes_every_route(client):
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
 
-def test_the_api_is_what_its_description_says():
+def test_the_api_is_what_its_description_says(monkeypatch):
+    monkeypatch.setattr(work, "LIMIT", 1.0)  # the form of the answers is tested, not their gaps
+    monkeypatch.setattr(work, "PATH_LIMIT", 1.0)
     from hypothesis import HealthCheck, given, settings
 
     ours = {"host": "localhost"}

@@ -17,9 +17,9 @@ from bidual import (
     certify,
     solution_path,
 )
-from bidual.descent import descend, iterate
-from bidual.paths import _pose
 from bidual.report import write_report
+from bidual.study.descent import descend, iterate
+from bidual.training.routing import pose_data
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 matplotlib.use("Agg")
@@ -56,7 +56,7 @@ def regressor():
 
 @pytest.fixture(scope="module")
 def classifier():
-    return ReLUClassifier(beta=0.01, random_state=0).fit(X2, KIND)
+    return ReLUClassifier(beta=0.01, prove=False, random_state=0).fit(X2, KIND)
 
 
 def test_the_fit_is_linear_between_its_kinks(regressor):
@@ -92,7 +92,7 @@ def test_path_display_draws_what_there_is():
     display = PathDisplay.from_path(path, scores=[0.1, 0.2, 0.3, 0.4], beta=path.betas[1])
     assert len(display.axes_) == 3
     np.testing.assert_array_equal(display.axes_[0].lines[0].get_ydata(), path.n_neurons)
-    cv = ReLURegressorCV(n_betas=3, cv=3, tol=1e-2, random_state=0).fit(X1, Y1)
+    cv = ReLURegressorCV(n_betas=3, cv=3, tol=1e-2, prove=False, random_state=0).fit(X1, Y1)
     display = PathDisplay.from_estimator(cv)
     np.testing.assert_array_equal(display.axes_[0].lines[0].get_ydata(), cv.mean_score_)
 
@@ -108,7 +108,7 @@ def test_regions_agree_with_predictions(classifier):
 
 def test_regions_of_three_classes():
     three = np.digitize(X2[:, 0], [-0.5, 0.5])
-    estimator = ReLUClassifier(beta=0.02, tol=1e-2, random_state=0).fit(X2, three)
+    estimator = ReLUClassifier(beta=0.02, tol=1e-2, prove=False, random_state=0).fit(X2, three)
     assert DecisionDisplay.from_estimator(estimator, X2, three, resolution=20).scores.shape == (20, 20, 3)
 
 
@@ -146,7 +146,7 @@ def test_networks_without_hyperplanes_say_so():
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 @pytest.mark.parametrize(("loss", "y"), [("squared", Y1), ("huber", Y1), ("logistic", Y1 > 1)])
 def test_descent_notes_the_objective_of_its_networks(loss, y, optimiser):
-    data = _pose(X1, y, None, loss, "two_layer", True, True).at(0.02)
+    data = pose_data(X1, y, loss=loss, beta=0.02)
     start, *_, end = iterate(data.problem, [0, 1], steps=60, optimiser=optimiser)
     for k, neurons in enumerate(end.neurons):
         network = TwoLayerNetwork(neurons.U[:, :1], neurons.alpha, neurons.U[:, 1], neurons.intercept)
@@ -158,7 +158,7 @@ def test_descent_notes_the_objective_of_its_networks(loss, y, optimiser):
 
 
 def test_gradients_are_those_of_the_objective():
-    problem = _pose(X2, X2[:, :1] ** 2 + X2, None, "squared", "two_layer", True, True).at(0.1).problem
+    problem = pose_data(X2, X2[:, :1] ** 2 + X2, beta=0.1).problem
     start, step = list(iterate(problem, [3], width=4, steps=1, learning_rate=1e-6, optimiser="sgd"))
     # the first step of momentum is the gradient itself
     before, after = start.neurons[0], step.neurons[0]

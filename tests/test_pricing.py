@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from bidual.arrangements import enumerate_patterns
+from bidual.atoms import Relu
 from bidual.losses import get_loss
 from bidual.problem import Problem
-from bidual.solvers.adaptive import _kernels
-from bidual.solvers.adaptive._polish import polish
-from bidual.solvers.adaptive.pricing import Pricer
+from bidual.solvers.engine import _kernels
+from bidual.solvers.engine._polish import polish
+from bidual.solvers.engine.pricing import Pricer
 
 
 def make(M, V=None, A=None):
     M = np.asarray(M, dtype=float)
     n = len(M) if A is None else A.shape[0]
     Y = np.ones((n, 1 if V is None else V.shape[1]))
-    return Problem(M, A, Y, np.full(n, 1.0 / n), get_loss("squared"), 0.1, False)
+    return Problem(Relu(M, A), Y, np.full(n, 1.0 / n), get_loss("squared"), 0.1, False)
 
 
 def best_over_cells(X, v):
@@ -120,7 +121,7 @@ def test_degenerate_data(X):
     V = rng.standard_normal((len(X), 1))
     problem = make(X, V)
     pricer = Pricer(problem, rng)
-    none = np.zeros((0, problem.reduced.shape[1]))
+    none = np.zeros((0, problem.atoms.reduced.shape[1]))
     for search in (pricer.quick, pricer.strong, pricer.audit):
         found = search(V, none, 8)
         assert np.isfinite(found.values).all()

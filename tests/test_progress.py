@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bidual import ReLUClassifier, ReLURegressor, ReLURegressorCV, certify, solution_path
-from bidual.progress import closed, note, task
+from bidual._util.progress import closed, note, task
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 2))
@@ -27,7 +27,7 @@ def everything(verbose):
         options = {"method": method, "activation": activation, "verbose": verbose, "random_state": 0}
         ReLUClassifier(beta=0.05, tol=1e-2, **options).fit(X[:9], Y[:9] > 0.5)
     solution_path(X, Y, n_betas=3, tol=1e-2, random_state=0, verbose=verbose)
-    ReLURegressorCV(n_betas=2, cv=2, tol=1e-2, random_state=0, verbose=verbose).fit(X, Y)
+    ReLURegressorCV(n_betas=2, cv=2, tol=1e-2, prove=False, random_state=0, verbose=verbose).fit(X, Y)
     certify(est, X, Y, time_limit=5, verbose=verbose, random_state=0)
 
 
@@ -48,7 +48,7 @@ def test_lines_where_there_is_no_terminal(capsys):
 def test_a_display_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", Terminal())
-    ReLURegressorCV(n_betas=2, cv=2, tol=1e-2, random_state=0, verbose=3).fit(X, Y)
+    ReLURegressorCV(n_betas=2, cv=2, tol=1e-2, prove=False, random_state=0, verbose=3).fit(X, Y)
     out = sys.stdout.getvalue()
     assert "\x1b[" in out
     assert "bidual: fold 1 of 2" in out

@@ -23,11 +23,11 @@ from bidual import (
     certify,
     solution_path,
 )
-from bidual.certificates import Certificate
+from bidual.bounds import Certificate
 from bidual.models import Model
 from bidual.networks import TwoLayerNetwork, from_onnx
 from bidual.networks.convert import from_arrays
-from bidual.solvers.large.checkpoint import Checkpoint
+from bidual.solvers.blocks.checkpoint import Checkpoint
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
@@ -176,7 +176,7 @@ def test_gates_of_many_rows_take_a_random_state() -> None:
 
 
 def test_max_neurons_holds_for_many_rows_of_several_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bidual.solvers.adaptive import many_rows
+    from bidual.solvers.engine import many_rows
 
     monkeypatch.setattr(many_rows, "MANY", 100)
     monkeypatch.setattr(many_rows, "EPOCHS", 1)

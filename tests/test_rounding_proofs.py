@@ -10,21 +10,23 @@ import pytest
 import scipy.sparse as sp
 
 from bidual import enumerate_patterns
-from bidual._rounding import gamma, largest_eigenvalue, spectral_norm, stretch
-from bidual.certificates import lower_bound
-from bidual.certificates.oracle import bound_oracle
-from bidual.certificates.oracle.base import DualConstraint
-from bidual.certificates.oracle.compact import Side, prove, relax
-from bidual.certificates.oracle.outputs import Cover
-from bidual.certificates.patterns import cone_value, pattern_bound
-from bidual.certificates.proof import proof_from_dict, proof_to_dict
+from bidual._util.rounding import gamma, largest_eigenvalue, spectral_norm, stretch
+from bidual.atoms import Branches, Normalised, Relu
+from bidual.atoms.tree import Tree
+from bidual.bounds import lower_bound
+from bidual.bounds.oracle import bound_oracle
+from bidual.bounds.oracle.base import DualConstraint
+from bidual.bounds.oracle.compact import Side, prove, relax
+from bidual.bounds.oracle.outputs import Cover
+from bidual.bounds.patterns import cone_value, pattern_bound
+from bidual.bounds.proof import proof_from_dict, proof_to_dict
 from bidual.losses import get_loss
-from bidual.problem import NormalisedProblem, ParallelProblem, Problem
+from bidual.problem import Problem
 
 
 def problem_of(M, C=1, A=None):
     n = len(M) if A is None else A.shape[0]
-    return Problem(np.asarray(M, float), A, np.zeros((n, C)), np.full(n, 1 / n), get_loss("squared"), 1.0, False)
+    return Problem(Relu(np.asarray(M, float), A), np.zeros((n, C)), np.full(n, 1 / n), get_loss("squared"), 1.0, False)
 
 
 def true_norm(B):
@@ -98,7 +100,7 @@ def test_one_row_is_bounded_by_its_norm_and_not_below(seed):
     V = rng.standard_normal((1, 1))
     truth = Fraction(float(V[0, 0])) ** 2 * sum(Fraction(float(x)) ** 2 for x in M[0])
     problem = problem_of(M)
-    found = [problem.norm_limit(V), pattern_bound(problem, enumerate_patterns(M), V)[1]]
+    found = [problem.atoms.norm_limit(V), pattern_bound(problem, enumerate_patterns(M), V)[1]]
     found += [bound_oracle(problem, V, method=m).bound for m in ("patterns", "cones", "compact")]
     for bound in found:
         assert Fraction(bound) ** 2 >= truth
@@ -120,7 +122,7 @@ def test_weights_that_cancel_when_they_are_pooled_are_counted_by_their_sizes():
     assert min(weights) > 0
     for method in ("patterns", "cones", "compact", "signs"):
         assert Fraction(bound_oracle(problem, V, method=method).bound) ** 2 >= truth
-    assert Fraction(problem.norm_limit(V)) ** 2 >= truth
+    assert Fraction(problem.atoms.norm_limit(V)) ** 2 >= truth
 
 
 def test_multipliers_of_narrow_cones_are_charged_for_their_rounding():
@@ -224,15 +226,15 @@ def test_a_constraint_lost_in_rounding_still_limits_the_scale():
     # the rows are equal and their weights cancel; a limit of 1e-9 is below the rounding of 1e8 - 1e8 and yet one
     problem = problem_of(np.ones((2, 1)))
     V = np.array([[1e8], [-1e8]])
-    tight = Problem(problem.M, None, problem.Y, problem.w, problem.loss, 1e-12, False)
+    tight = Problem(Relu(problem.atoms.M), problem.Y, problem.w, problem.loss, 1e-12, False)
     bound = lower_bound(tight, V, 1e-9, 1e-9)
     assert bound.scale * bound.limit <= tight.beta
 
 
 def test_the_oracle_refuses_neurons_that_are_no_plain_ones():
     M, Y, w, loss = np.random.default_rng(0).standard_normal((4, 3)), np.zeros((4, 1)), np.full(4, 0.25), "squared"
-    for kind in (NormalisedProblem, ParallelProblem):
-        problem = kind(M, None, Y, w, get_loss(loss), 1.0, False)
+    for atoms in (Normalised(M, w=w), Branches(M, tree=Tree((2,)))):
+        problem = Problem(atoms, Y, w, get_loss(loss), 1.0, False)
         for method in ("auto", "patterns", "cones", "compact", "signs"):
             with pytest.raises(ValueError, match=r"neurons that compute \(Mu\)_\+"):
                 bound_oracle(problem, np.ones((4, 1)), method=method)

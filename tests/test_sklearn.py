@@ -11,13 +11,17 @@ from bidual import Convolutional, ReLUClassifier, ReLURegressor
 ESTIMATORS = [
     ReLURegressor(beta=0.05, tol=0.1, random_state=0),
     ReLUClassifier(beta=0.01, tol=0.1, random_state=0),
-    ReLURegressor(method="sampled", n_patterns=20, random_state=0),
-    ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", random_state=0),
-    ReLURegressor(architecture="batch_norm", method="sampled", n_patterns=8, random_state=0),
-    ReLUClassifier(architecture="batch_norm", method="sampled", n_patterns=8, loss="squared", random_state=0),
-    ReLURegressor(architecture="parallel", method="sampled", n_patterns=6, random_state=0),
-    ReLUClassifier(architecture="parallel", beta=0.05, tol=0.2, max_iter=3, loss="squared_hinge", random_state=0),
-    ReLURegressor(beta=0.05, architecture=Convolutional(1, pooling="flatten"), tol=0.1, random_state=0),
+    ReLURegressor(method="sampled", n_patterns=20, prove=False, random_state=0),
+    ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", prove=False, random_state=0),
+    ReLURegressor(architecture="batch_norm", method="sampled", n_patterns=8, prove=False, random_state=0),
+    ReLUClassifier(
+        architecture="batch_norm", method="sampled", n_patterns=8, loss="squared", prove=False, random_state=0
+    ),
+    ReLURegressor(architecture="parallel", method="sampled", n_patterns=6, prove=False, random_state=0),
+    ReLUClassifier(
+        architecture="parallel", beta=0.05, tol=0.2, max_iter=3, loss="squared_hinge", prove=False, random_state=0
+    ),
+    ReLURegressor(beta=0.05, architecture=Convolutional(1, pooling="flatten"), tol=0.1, prove=False, random_state=0),
 ]
 
 

@@ -13,7 +13,20 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bidual
 from bidual import ReLURegressor, SplineClassifier, SplineRegressor
-from bidual.losses import Absolute, ExactFit, Hinge, Huber, Logistic, Loss, Quantile, Softmax, Squared, SquaredHinge
+from bidual.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    ExactFit,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Quantile,
+    Softmax,
+    Squared,
+    SquaredHinge,
+    Tube,
+)
 from bidual.networks import TwoLayerNetwork
 from bidual.splines.line import find_line
 from bidual.splines.problem import SplineProblem, spline_norm
@@ -21,7 +34,7 @@ from bidual.splines.training import train_spline
 
 from .helpers import cvxpy_loss
 
-REGRESSION = [Squared(), Huber(0.7), Absolute(), Quantile(0.3)]
+REGRESSION = [Squared(), Huber(0.7), Absolute(), Quantile(0.3), EpsilonInsensitive(0.3)]
 CLASSIFICATION = [Hinge(), SquaredHinge(), Logistic()]
 
 
@@ -41,7 +54,8 @@ def dictionary_optimum(x, Y, beta, loss, w=None):
     penalty = cp.sum(cp.norm(W, 2, axis=1))
     constraints = []
     if beta == 0:
-        constraints = [cp.multiply(Y, F) >= 1] if loss.classification else [F == Y]
+        room = getattr(loss, "epsilon", 0.0)
+        constraints = [cp.multiply(Y, F) >= 1] if loss.classification else [cp.abs(F - Y) <= room] if room else [F == Y]
         value = penalty
     elif isinstance(loss, Softmax):
         value = w @ (cp.log_sum_exp(F, axis=1) - cp.sum(cp.multiply(Y, F), axis=1)) + beta * penalty
@@ -214,7 +228,7 @@ def test_rows_close_to_a_line_leave_room_in_the_bound():
 # ---- small, large and odd data --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", [Squared(), Absolute(), Huber()], ids=repr)
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), Huber(), EpsilonInsensitive()], ids=repr)
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("beta", [0.0, 0.01, 100.0])
 def test_few_rows(loss, n, beta):
@@ -245,7 +259,7 @@ def test_no_neurons_above_beta_max_and_few_below():
     assert np.abs(kinks[:, None] - x).min(axis=1).max() < 1e-12  # 004 Lemma 2.6
 
 
-@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
+@pytest.mark.parametrize("loss", ["squared", "absolute", "huber", "epsilon_insensitive"])
 @pytest.mark.parametrize("beta", [1e-2, 1e-6])
 def test_close_points_with_opposite_targets(loss, beta):
     x = np.linspace(-1, 1, 40)
@@ -262,7 +276,7 @@ def test_interpolation_of_close_points_and_many_points():
     assert est.gap_ < 1e-6  # close points amplify rounding
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber", "absolute"])
+@pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "epsilon_insensitive"])
 def test_fifty_thousand_points(loss):
     rng = np.random.default_rng(0)
     x = rng.standard_normal(50_000)
@@ -271,7 +285,7 @@ def test_fifty_thousand_points(loss):
     assert est.n_neurons_ < 400
 
 
-def test_time_limit_returns_a_network_with_its_true_gap(clock):
+def test_time_limit_returns_a_network_with_its_true_gap():
     rng = np.random.default_rng(0)
     x = rng.standard_normal(20_000)
     with pytest.warns(ConvergenceWarning, match="time_limit"):
@@ -357,7 +371,7 @@ def test_a_loss_with_neither_box_nor_curvature_is_refused():
         train_spline(np.arange(3.0)[:, None], np.ones((3, 1)), loss=Rough(), beta=0.1)
 
 
-@pytest.mark.parametrize("loss", [*REGRESSION, *CLASSIFICATION, ExactFit()], ids=repr)
+@pytest.mark.parametrize("loss", [*REGRESSION, *CLASSIFICATION, ExactFit(), Tube()], ids=repr)
 def test_dual_boxes_state_the_conjugates(loss):
     rng = np.random.default_rng(0)
     Y = rng.standard_normal((50, 1))
@@ -368,7 +382,7 @@ def test_dual_boxes_state_the_conjugates(loss):
         return
     V = 3 * rng.standard_normal((50, 1))
     inside = ((box.lower <= V) & (box.upper >= V))[:, 0]
-    stated = np.where(inside, (0.5 * box.curvature * V**2 + V * Y)[:, 0], np.inf)
+    stated = np.where(inside, (0.5 * box.curvature * V**2 + V * Y + box.threshold * abs(V))[:, 0], np.inf)
     np.testing.assert_allclose(loss.row_conjugates(V, Y), stated)
 
 

@@ -15,13 +15,13 @@ import pytest
 
 import bidual
 from bidual import ReLURegressor, certify
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, Lift, get_architecture
-from bidual.certificates import Certificate
+from bidual.atoms import Neurons
+from bidual.bounds import Certificate
 from bidual.losses import Loss, Squared, get_loss
 from bidual.models import Model
 from bidual.networks import Network, TwoLayerNetwork
-from bidual.problem import Neurons
 
 
 class Halved(Loss):

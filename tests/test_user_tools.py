@@ -114,7 +114,7 @@ def test_grid_search_pipelines_and_cross_validation_work():
 @pytest.mark.parametrize("method", ["exact", "sampled"])
 def test_the_same_random_state_gives_the_same_bits(method):
     X, y, _ = gaussian_problem(0, 12, 2)
-    one, other = (ReLURegressor(0.02, method=method, n_patterns=12, random_state=5).fit(X, y) for _ in range(2))
+    one, other = (ReLURegressor(0.02, method=method, random_state=5).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(one.network_.hidden_weights, other.network_.hidden_weights)
     np.testing.assert_array_equal(one.network_.output_weights, other.network_.output_weights)
     assert one.objective_ == other.objective_
@@ -197,8 +197,8 @@ def test_max_neurons_limits_the_width_and_the_gap_says_what_it_costs():
     ("parameters", "message"),
     [
         ({"max_neurons": 0}, "max_neurons must be an integer"),
-        ({"max_neurons": 3, "method": "exact"}, "max_neurons is for method='adaptive'"),
-        ({"max_neurons": 3, "activation": "gated"}, "max_neurons is for method='adaptive'"),
+        ({"max_neurons": 3, "method": "exact"}, "max_neurons has no meaning to method='exact'"),
+        ({"max_neurons": 3, "activation": "gated"}, "max_neurons has no meaning to activation='gated'"),
         ({"audit": "yes"}, "audit must be True, False or 'auto'"),
     ],
 )

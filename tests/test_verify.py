@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from bidual import Convolutional, ReLURegressor
-from bidual.certificates import Certificate
-from bidual.check_certificate import check
+from bidual.bounds import Certificate
+from bidual.certification import check_certificate
+from bidual.certification.check_certificate import check
 from bidual.cli import main
 from bidual.losses import Squared
 
@@ -92,6 +93,14 @@ def test_a_deeply_nested_file_is_refused(tmp_path):
 def test_a_certificate_without_evidence_cannot_be_verified():
     with pytest.raises(ValueError, match="its proof was not kept"):
         fitted().certificate_.without_evidence().verify(X, Y)
+
+
+@pytest.mark.parametrize("y", [np.zeros(8), np.full(8, 3.0)], ids=["zeros", "constant"])
+def test_a_sampled_training_with_nothing_to_learn_is_verified(y):
+    X = np.random.default_rng(0).standard_normal((8, 2))
+    est = ReLURegressor(0.1, method="sampled", n_patterns=6, random_state=0).fit(X, y)
+    assert est.certificate_.scope == "global"  # the dual point zero needs no patterns
+    assert est.certificate_.verify(X, y, model=est)
 
 
 def test_the_bound_of_a_certificate_is_what_its_proof_evaluates_to():
@@ -183,12 +192,12 @@ def test_verify_says_what_is_wrong_with_a_bad_file_with_code_2(files, capsys, te
     assert capsys.readouterr().err.startswith("bidual: error: ")
 
 
-def test_verify_says_so_where_only_one_of_the_two_can_tell(files, capsys):
-    options = ["--architecture", "batch_norm:position=after", "--beta", "0.05", "--out", "n.json", "--seed", "0"]
-    assert main(["fit", "d.csv", "--target", "y", "--quiet", "--method", "exact", *options]) == 0
-    capsys.readouterr()
-    assert main(["verify", "n.json", "d.csv"]) == 0
-    assert "by bidual itself only" in capsys.readouterr().out
+def test_verify_says_so_where_only_one_of_the_two_can_tell(files, capsys, monkeypatch):
+    # as the independent checker answers where users have made a loss or an architecture of their own
+    answer = f"{check_certificate.UNKNOWN}does not know the loss 'mine'"
+    monkeypatch.setattr(check_certificate, "check", lambda *given: (False, answer))
+    assert main(["verify", "m.json", "d.csv"]) == 0
+    assert f"by bidual itself only: {answer}" in capsys.readouterr().out
 
 
 def test_options_and_classes_that_nobody_trains_with_are_refused_without_a_crash():

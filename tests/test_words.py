@@ -23,11 +23,11 @@ from bidual import (
     ReLURegressorCV,
     solution_path,
 )
-from bidual.certificates import Bound, ContradictionError
-from bidual.certificates.oracle import bound_oracle
+from bidual.bounds import Bound, ContradictionError
+from bidual.bounds.oracle import bound_oracle
 from bidual.losses import get_loss
 from bidual.solvers import proving
-from bidual.training import TrainingSet
+from bidual.training.objective import Objective
 
 from .helpers import gap_may_stay_open, gaussian_problem
 
@@ -53,8 +53,8 @@ def test_no_certificate_is_made_of_what_is_not_a_number(name):
 
 
 def test_no_gap_comes_of_what_is_not_a_number():
-    assert bidual.certificates.relative_gap(1.0, np.nan) == np.inf
-    assert bidual.certificates.relative_gap(np.nan, 1.0) == np.inf
+    assert bidual.bounds.relative_gap(1.0, np.nan) == np.inf
+    assert bidual.bounds.relative_gap(np.nan, 1.0) == np.inf
 
 
 def test_a_bound_above_the_objective_is_a_contradiction_and_not_clamped():
@@ -82,7 +82,7 @@ def test_the_sentence_says_proven_and_likely():
 
 def test_a_bound_is_proven_exactly_when_it_carries_a_proof():
     X, y, _ = gaussian_problem(0, 8, 2)
-    problem = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.1).problem
+    problem = Objective(get_loss("squared"), 0.1).pose(X, y[:, None]).problem
     assert Bound.nothing(problem).proven
     assert not replace(Bound.nothing(problem), proof=None).proven
 
@@ -90,12 +90,17 @@ def test_a_bound_is_proven_exactly_when_it_carries_a_proof():
 def test_oracles_refuse_neurons_they_do_not_know():
     X, y, _ = gaussian_problem(1, 8, 2)
     for architecture in (Parallel(2), BatchNorm(position="after")):
-        data = TrainingSet.pose(X, y[:, None], loss=get_loss("squared"), beta=0.1, architecture=architecture)
+        data = Objective(get_loss("squared"), 0.1, architecture).pose(X, y[:, None])
         with pytest.raises(ValueError, match="no branches"):
             bound_oracle(data.problem, np.ones((8, 1)))
 
 
 # ---- proving ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _short_proofs():
+    """Here proofs take the time that is documented."""
 
 
 def test_a_default_fit_on_small_data_ends_with_a_proof():
@@ -136,7 +141,7 @@ def test_folds_and_paths_do_not_prove_unless_asked(monkeypatch):
         asked.append(prove)
         return 0.0
 
-    monkeypatch.setattr("bidual.training.seconds_for", recorded)
+    monkeypatch.setattr("bidual.training.train.seconds_for", recorded)
     solution_path(X, y, n_betas=3, random_state=0)
     assert set(asked) == {False}
     solution_path(X, y, n_betas=3, prove=0.5, random_state=0)

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 
 #: Candidates looked at in exact arithmetic, best first as floats order them.
 _TOP = 12

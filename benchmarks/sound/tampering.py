@@ -12,7 +12,6 @@ import base64
 import contextlib
 import copy
 import json
-import signal
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,20 +20,14 @@ from typing import Any
 import numpy as np
 
 from bidual import BatchNorm, Certificate, Convolutional, Parallel, ReLUClassifier, ReLURegressor, certify
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.certification.verification import pose
 from bidual.networks import Network, TwoLayerNetwork
 from bidual.solvers.base import Options
-
-try:
-    from bidual.check_certificate import check as _check
-except ImportError:  # not yet written
-    _check = None
+from sound.checking import CHECKERS, Claim, ask
 
 #: A claim that is false by less, relatively, is a matter of digits: both checkers grant 1e-9.
 DIGITS = 2e-9
-#: Seconds after which a checker has failed.
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -56,18 +49,6 @@ class Honest:
         return held
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a checker is given."""
-
-    kind: str
-    data: Any
-    X: Array
-    y: Array
-    weight: Array | None
-    model: Network | None
-
-
 @dataclass
 class Tally:
     """What the checkers have said, by the kind of tampering."""
@@ -76,8 +57,7 @@ class Tally:
     tried: int = 0
     accepted: int = 0
     forged: list[str] = field(default_factory=list)
-    hung: list[str] = field(default_factory=list)
-    raised: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
 
 # ---- honest certificates -------------------------------------------------------------------------------------------
@@ -338,60 +318,6 @@ def _beside(case: Honest) -> Iterator[Claim]:
 # ---- checking ------------------------------------------------------------------------------------------------------
 
 
-class Hung(Exception):
-    """A checker that takes too long."""
-
-
-def _ring(number: int, frame: Any) -> None:
-    raise Hung
-
-
-def checkers() -> dict[str, Callable[[Claim], bool]]:
-    """Those there are, by name: whether a claim is accepted. Refusal is False, or a ValueError in words."""
-
-    def verify(claim: Claim) -> bool:
-        certificate = Certificate.from_dict(copy.deepcopy(claim.data))
-        return certificate.verify(claim.X, claim.y, claim.weight, claim.model)
-
-    def independent(claim: Claim) -> bool:
-        assert _check is not None
-        model = None if claim.model is None else json.loads(json.dumps(claim.model.to_dict()))
-        return bool(_check(copy.deepcopy(claim.data), claim.X, claim.y, claim.weight, model)[0])
-
-    return {"verify": verify, **({"check": independent} if _check is not None else {})}
-
-
-#: How the independent checker says that it does not cover something.
-_UNKNOWN = ("this checker knows no", "this checker does not")
-
-
-def beyond(claim: Claim) -> bool:
-    """Whether the independent checker says that it does not cover such certificates or networks at all."""
-    if _check is None:
-        return True
-    model = None if claim.model is None else json.loads(json.dumps(claim.model.to_dict()))
-    return str(_check(copy.deepcopy(claim.data), claim.X, claim.y, claim.weight, model)[1]).startswith(_UNKNOWN)
-
-
-def ask(checker: Callable[[Claim], bool], claim: Claim) -> tuple[bool, str]:
-    """Whether the claim is accepted; "hung" or the name of an error that is no refusal."""
-    previous = signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            return checker(claim), ""
-    except Hung:
-        return False, "hung"
-    except (ValueError, RuntimeError):  # refused in words; RuntimeError: the claim contradicts itself
-        return False, ""
-    except Exception as error:
-        return False, f"{type(error).__name__}: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-
-
 class Truth:
     """The lowest objective known of the problem that a certificate claims to be about."""
 
@@ -407,7 +333,10 @@ class Truth:
         except ValueError:  # how the problem is posed cannot be read: accepted as what it was
             claimed = {k: claim.data[k] for k in names[:2] if k in claim.data}
             certificate = Certificate.from_dict(self.case.data | claimed)
-        lowest = self.lowest(claim, certificate)
+        try:
+            lowest = self.lowest(claim, certificate)
+        except ValueError as error:
+            return f"there is no such problem: {error}"
         if certificate.lower_bound > lowest * (1.0 + DIGITS) + 1e-300:
             return f"a bound of {certificate.lower_bound:.9g} where {lowest:.9g} exists"
         same = claim.X is self.case.X and claim.y is self.case.y and claim.weight is self.case.weight
@@ -450,16 +379,14 @@ def attack(case: Honest, claims: Iterator[Claim], tallies: dict[str, Tally], lat
         for variant in (claim, _raised(claim, case)):
             if variant is None:
                 continue
-            for name, checker in checkers().items():
+            for name, checker in CHECKERS.items():
                 tally = tallies.setdefault(name, Tally())
                 tally.kinds.add(claim.kind)
                 tally.tried += 1
-                accepted, trouble = ask(checker, variant)
-                if trouble == "hung":
-                    tally.hung.append(variant.kind)
-                elif trouble:
-                    tally.raised.append(f"{variant.kind}: {trouble}")
-                if accepted:
+                answer = ask(checker, variant)
+                if answer.failed:
+                    tally.failed.append(f"{variant.kind}: {answer.reason}")
+                if answer.accepted:
                     tally.accepted += 1
                     lie = truth.false(variant)
                     if lie:

@@ -16,7 +16,7 @@ MODULES = {
     "bidual": "Everything you import from `bidual`",
     "bidual.plots": "Pictures",
     "bidual.report": "Report",
-    "bidual.descent": "Gradient descent, for comparison",
+    "bidual.study.descent": "Gradient descent, for comparison",
     "bidual.losses": "Losses",
     "bidual.architectures": "Architectures",
     "bidual.networks": "Networks and conversions",

@@ -1,10 +1,10 @@
 """ReLU networks trained to proven global optimality."""
 
-from bidual.architectures import BatchNorm, Convolutional, Parallel, TwoLayer
+from bidual._util.version import __version__ as __version__
+from bidual.architectures import BatchNorm, Convolutional, LeakyReLU, Parallel, TwoLayer
 from bidual.arrangements import Patterns, cluster_directions, count_patterns, enumerate_patterns, sample_patterns
-from bidual.certificates import Certificate
+from bidual.bounds import Certificate
 from bidual.certification import Improved, certify, polish
-from bidual.collapse import NeuralCollapse, neural_collapse
 from bidual.estimators import (
     ConvexRF,
     DeepReLUClassifier,
@@ -33,12 +33,11 @@ from bidual.networks import (
     ParallelNetwork,
     TwoLayerNetwork,
 )
-from bidual.paths import SolutionPath, beta_max, solution_path
-from bidual.rank_guarantee import LowRankGuarantee, low_rank, low_rank_guarantee
-from bidual.solvers.large.gates import quantile_gates
-from bidual.tangent import ntk
-
-__version__ = "0.1.0"
+from bidual.solvers.blocks.gates import quantile_gates
+from bidual.study.collapse import NeuralCollapse, neural_collapse
+from bidual.study.rank_guarantee import LowRankGuarantee, low_rank, low_rank_guarantee
+from bidual.study.tangent import ntk
+from bidual.training.paths import SolutionPath, beta_max, solution_path
 
 __all__ = [
     "BatchNorm",
@@ -54,6 +53,7 @@ __all__ = [
     "LayerwiseClassifier",
     "LayerwiseNetwork",
     "LayerwiseRegressor",
+    "LeakyReLU",
     "LinearConvRegressor",
     "LinearNetRegressor",
     "LowRankGuarantee",

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, prod
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-import bidual
-from bidual._checks import as_numbers, check_flag, check_number, shown
-from bidual._files import read_json, reading, write_json
-from bidual._typing import Array, FloatArray
-from bidual.architectures import get_architecture
-from bidual.certificates import Certificate
+from bidual._util.checks import as_numbers, check_flag, check_number, shown
+from bidual._util.data import normalise_weights
+from bidual._util.files import read_json, reading, write_json
+from bidual._util.typing import Array, FloatArray
+from bidual._util.version import __version__
+from bidual.bounds import Certificate
 from bidual.losses import Loss, encode_classes, loss_from_dict
-from bidual.networks import FORMAT_VERSION, Network, normalise_weights
+from bidual.networks import (
+    FORMAT_VERSION,
+    Network,
+    from_arrays,
+    from_onnx,
+    from_sklearn,
+    from_torch,
+    from_torch_file,
+)
+
+if TYPE_CHECKING:
+    from bidual.training.objective import Objective
+
+#: What :func:`as_network` takes, in words.
+ACCEPTED = (
+    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear) or (Conv, ReLU, "
+    "AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
+    "MLPRegressor or MLPClassifier with one ReLU layer, weights (hidden (m, d), output (m, C)) or (hidden, "
+    "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"
+)
 
 Label: TypeAlias = str | int | float | bool
 
@@ -67,16 +88,21 @@ class Training:
     @classmethod
     def of(cls, estimator: Any, n_rows: int) -> Training:
         """The record of a fitted estimator."""
+        return cls.that(estimator._objective, n_rows, method=estimator.method, activation=estimator.activation)
+
+    @classmethod
+    def that(cls, minimised: Objective, n_rows: int, *, method: str = "adaptive", activation: str = "relu") -> Training:
+        """The record of a training that ``minimised`` this."""
         return cls(
-            loss=estimator.loss_,
-            beta=float(estimator.certificate_.beta),  # of a cross-validation the chosen one
-            bias=bool(estimator.bias),
-            fit_intercept=bool(estimator.fit_intercept),
-            architecture=get_architecture(estimator.architecture).name,
-            method=estimator.method,
+            loss=minimised.loss,
+            beta=minimised.beta,
+            bias=bool(minimised.bias),
+            fit_intercept=minimised.fit_intercept,
+            architecture=minimised.architecture.name,
+            method=method,
             n_rows=n_rows,
-            version=bidual.__version__,
-            activation=estimator.activation,
+            version=__version__,
+            activation=activation,
         )
 
 
@@ -128,7 +154,7 @@ class Model:
         """The model of a fitted ReLURegressor or ReLUClassifier, which takes the columns as they are."""
         if not hasattr(estimator, "certificate_"):
             raise ValueError(f"this {type(estimator).__name__} is not fitted yet: call fit first")
-        if not hasattr(estimator, "loss_"):
+        if not hasattr(estimator, "activation"):
             raise ValueError(f"a model needs a ReLURegressor or ReLUClassifier, got a {type(estimator).__name__}")
         shape = getattr(estimator, "sample_shape_", None)
         d = estimator.n_features_in_ if shape is None else prod(shape)
@@ -271,7 +297,7 @@ class Model:
         Outputs are ``prediction (n,)`` (values or labels), ``scores (n, C)`` and, where the loss has them,
         ``probabilities (n, K)``.
         """
-        from bidual.networks.onnx_bridge import write_model
+        from bidual.models_onnx import write_model
 
         return write_model(path, self, dtype)
 
@@ -296,3 +322,26 @@ def load(path: str | os.PathLike[str]) -> Network | Model:
         raise ValueError(f"{path} is of format version {data.get('version')!r}: {known}")
     with reading(path):
         return _READERS[data["format"]](data)
+
+
+def as_network(model: Any) -> Network:
+    """The network in whatever holds one (see :data:`ACCEPTED`)."""
+    if isinstance(model, str | os.PathLike):
+        if os.fspath(model).endswith((".pt", ".pth")):
+            return from_torch_file(model)
+        if os.fspath(model).endswith(".onnx"):
+            return from_onnx(model)
+        return as_network(load(model))
+    if isinstance(model, Network):
+        return model
+    torch = sys.modules.get("torch")  # a torch module cannot be there without it
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return from_torch(model)
+    if isinstance(model, MLPRegressor | MLPClassifier):
+        return from_sklearn(model)
+    if isinstance(model, Mapping | tuple | list):
+        return from_arrays(model)
+    for name in ("network_", "network"):  # estimators, and models of files
+        if isinstance(getattr(model, name, None), Network):
+            return getattr(model, name)
+    raise TypeError(f"cannot find a network in a {type(model).__name__}; accepted are {ACCEPTED}")

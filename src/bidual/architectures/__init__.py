@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from bidual._checks import shown
+from bidual._util.checks import shown
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm, truncate
 from bidual.architectures.convolutional import Convolutional
+from bidual.architectures.leaky import LeakyReLU
 from bidual.architectures.parallel import Parallel
 from bidual.architectures.two_layer import TwoLayer
 
-ARCHITECTURES: dict[str, type[Architecture]] = {cls.name: cls for cls in (TwoLayer, BatchNorm, Convolutional, Parallel)}
+ARCHITECTURES: dict[str, type[Architecture]] = {
+    cls.name: cls for cls in (TwoLayer, LeakyReLU, BatchNorm, Convolutional, Parallel)
+}
 
 __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "BatchNorm",
     "Convolutional",
+    "LeakyReLU",
     "Lift",
     "Parallel",
     "TwoLayer",

@@ -9,17 +9,16 @@ learned from the data lives in the lift.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
-from bidual._registry import Registry
-from bidual._typing import Array, FloatArray
-from bidual.abilities import Ability, Needs
+from bidual._util.registry import Registry
+from bidual._util.typing import Array, FloatArray
+from bidual.atoms import Atoms, GatedNeurons, Neurons, Relu
+from bidual.atoms.abilities import Ability, Needs
 from bidual.losses import Loss
 from bidual.networks import Network
-from bidual.problem import GatedNeurons, Neurons, Problem
 
 
 class Lift(ABC):
@@ -37,8 +36,10 @@ class Lift(ABC):
     rounding: FloatArray | float = 0.0
     #: Whether networks on M do not see the scale of the columns of X.
     scale_free: ClassVar[bool] = False
-    #: What the neurons compute on M.
-    problem_type: Callable[..., Problem] = Problem
+
+    def atoms(self, w: FloatArray) -> Atoms:
+        """What neurons compute on M, for samples of weights ``w (n,)`` that sum to one."""
+        return Relu(self.M, self.A)
 
     @property
     def restriction(self) -> str:
@@ -90,7 +91,7 @@ class Architecture(ABC):
     @property
     def can(self) -> frozenset[Ability]:
         """What training may do with it: what its neurons can, and "gates" if they may have some."""
-        return Problem.can
+        return Relu.can - {"gates"}
 
     @property
     def needs(self) -> Needs:

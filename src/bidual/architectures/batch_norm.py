@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
-from bidual.abilities import Ability, Needs, needs
+from bidual._util.checks import is_size, shown
+from bidual._util.exact_rank import exact_rank
+from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual.architectures.base import Architecture, Lift
-from bidual.exact_rank import exact_rank
+from bidual.atoms import Neurons, Normalised, Relu
+from bidual.atoms.abilities import Ability, Needs, needs
+from bidual.atoms.normalised import statistics
 from bidual.networks import BatchNormNetwork, Network
 from bidual.networks.batch_norm import POSITIONS
-from bidual.problem import Neurons, NormalisedProblem, Problem, statistics
 
 _EPS = float(np.finfo(float).eps)
 
@@ -66,7 +68,7 @@ class BatchNorm(Architecture):
 
     @property
     def can(self) -> frozenset[Ability]:
-        return Problem.can if self.position == "before" else NormalisedProblem.can
+        return Relu.can - {"gates"} if self.position == "before" else Normalised.can
 
     @property
     def needs(self) -> Needs:
@@ -88,11 +90,11 @@ def _check_rank(rank: Any) -> None:
     if rank is None:
         return
     if isinstance(rank, bool) or not isinstance(rank, int | float | np.integer | np.floating):
-        raise ValueError(f"rank must be an integer >= 1, a fraction in (0, 1] or None, got {rank!r}")
-    if _counts(rank) and rank < 1:
-        raise ValueError(f"rank must be at least 1, got {rank!r}")
+        raise ValueError(f"rank must be an integer >= 1, a fraction in (0, 1] or None, got {shown(rank)}")
+    if _counts(rank) and not is_size(rank):
+        raise ValueError(f"rank must be at least 1 and at most the rank of the centred data, got {shown(rank)}")
     if not _counts(rank) and not 0 < rank <= 1:
-        raise ValueError(f"rank as a fraction of the variance must lie in (0, 1], got {rank!r}")
+        raise ValueError(f"rank as a fraction of the variance must lie in (0, 1], got {shown(rank)}")
 
 
 def _counts(rank: Any) -> bool:
@@ -283,12 +285,11 @@ class AfterLift(Lift):
     r"""M = [X, 1, 1/sqrt n]: what the ReLU works on, with a column of ones if there are biases, and the shift.
 
     Weights on M are a direction in front of the ReLU, whose length is :math:`\gamma`, and the shift; see
-    :class:`~bidual.problem.NormalisedProblem`. As directions are free, X may stand in any coordinates: its columns are
+    :class:`~bidual.atoms.Normalised`. As directions are free, X may stand in any coordinates: its columns are
     brought to one scale by powers of two and, if there are biases, moved to one of their values, both without
     rounding where that is possible. Truncation replaces X by :math:`X V`.
     """
 
-    problem_type = NormalisedProblem
     scale_free = True
 
     def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray, *, bias: bool, truncate: bool) -> None:
@@ -302,6 +303,9 @@ class AfterLift(Lift):
         ones = np.ones((len(X), 1))
         self.inputs = np.column_stack([rows, ones]) if bias else rows
         self.M = np.column_stack([self.inputs, ones / np.sqrt(whitening.n)])
+
+    def atoms(self, w: FloatArray) -> Normalised:
+        return Normalised(self.M, w=w)
 
     @property
     def restriction(self) -> str:
@@ -364,11 +368,19 @@ def _coordinates(X: FloatArray, along: CentredSVD | None, *, bias: bool) -> tupl
     d = X.shape[1]
     # a value in the middle, from which differences are exact wherever they can be
     origin = np.sort(X, axis=0)[len(X) // 2] if bias else np.zeros(d)
+    origin = np.where(_exact_differences(X, origin).all(axis=0), origin, 0.0)
     axes = back = np.eye(d)
     if along is not None:
         axes, back = along.V / along.scale[:, None], along.V * along.scale[:, None]
     scale = _scales((X - origin) @ axes)
     return origin, axes / scale, back * scale
+
+
+def _exact_differences(a: FloatArray, b: FloatArray) -> BoolArray:
+    """Where ``a - b`` is not rounded (Knuth's error of a sum is zero)."""
+    difference = a - b
+    other = difference - a
+    return np.asarray((a - (difference - other)) - (b + other) == 0.0)
 
 
 def _batch_norm_network(network: Network, position: str, n_inputs: int) -> BatchNormNetwork:

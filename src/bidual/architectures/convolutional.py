@@ -8,24 +8,23 @@ have many, are one row of M; their numbers are the entries of A.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._memory import available_memory
-from bidual._typing import Array, FloatArray
-from bidual.abilities import Ability
+from bidual._util.memory import require_memory
+from bidual._util.patches import Sizes, Window, check_sizes, distinct_patches
+from bidual._util.typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.batch_norm import BatchNorm
 from bidual.architectures.two_layer import TwoLayer
 from bidual.arrangements import cluster_directions
+from bidual.atoms import Atoms, GatedNeurons, Heads, Neurons, Relu
+from bidual.atoms.abilities import Ability
 from bidual.networks import ConvolutionalNetwork, Network
 from bidual.networks.convolutional import POOLINGS
-from bidual.patches import Sizes, Window, check_sizes, distinct_patches
-from bidual.problem import GatedNeurons, HeadProblem, Neurons, Problem
 
 #: Copies of the lifted features that training makes: M itself, in the coordinates of its row space, transposed, and
 #: in single precision, each with room to scale it.
@@ -95,8 +94,8 @@ class Convolutional(Architecture):
     @property
     def can(self) -> frozenset[Ability]:
         if self.pooling == "flatten":
-            return HeadProblem.can
-        own: frozenset[Ability] = Problem.can if self.batch_norm else Problem.can | {"gates"}
+            return Heads.can
+        own: frozenset[Ability] = Relu.can - {"gates"} if self.batch_norm else Relu.can
         return own if self.pooling is None else own - {"formula"}
 
     @classmethod
@@ -148,7 +147,7 @@ class Convolutional(Architecture):
         window = self.window(X.ndim)
         K, h = prod(window.grid(X.shape)), window.size(X.shape)
         # output weights for every position: the gradient has columns for all of them
-        check_memory(len(X) * K, h + 1 + (K if self.pooling == "flatten" else 0), K)
+        check_memory(len(X) * K, h + 1 + (K if self.pooling == "flatten" else 0), K, window.padded(X.shape))
         rows, which = distinct_patches(window.rows(X))
         counts = np.ones(len(X)) if counts is None else counts
         of_patches = np.repeat(counts, len(which) // len(counts))
@@ -168,8 +167,10 @@ class ConvolutionalLift(Lift):
         self.pooling, self.window, self.grid = architecture.pooling, window, window.grid(shape)
         if self.pooling is not None or len(which) > len(self.M):
             self.A = pooling_matrix(which, len(self.M), prod(self.grid), self.pooling)
-        if self.pooling == "flatten" and prod(self.grid) > 1:
-            self.problem_type = partial(HeadProblem, n_positions=prod(self.grid))
+
+    def atoms(self, w: FloatArray) -> Atoms:
+        K = prod(self.grid)
+        return Heads(self.M, self.A, n_positions=K) if self.pooling == "flatten" and K > 1 else super().atoms(w)
 
     @property
     def restriction(self) -> str:
@@ -222,13 +223,11 @@ def pooling_matrix(which: Array, n_rows: int, K: int, pooling: str | None) -> sp
     return sp.csr_array((ones, (places // K, which)), shape=(len(which) // K, n_rows))
 
 
-def check_memory(n_patches: int, n_features: int, K: int, available: int | None = None) -> None:
-    """Refuse, with the numbers, patches whose copies will not fit."""
-    need = _COPIES * 8 * n_patches * n_features
-    have = available_memory() if available is None else available
-    if need > 0.8 * have:
-        raise MemoryError(
-            f"training on {n_patches:,} patches of {n_features:,} entries ({K:,} for each sample) needs about "
-            f"{need / 2**30:.1f} GiB, and {have / 2**30:.1f} GiB are free: use a larger stride, a smaller kernel_size "
-            "or fewer samples"
-        )
+def check_memory(n_patches: int, n_features: int, K: int, n_padded: int = 0, available: int | None = None) -> None:
+    """Refuse, with the numbers, patches whose copies (and padded tensors, of so many entries) will not fit."""
+    require_memory(
+        8 * (_COPIES * n_patches * n_features + n_padded),
+        f"training on {n_patches:,} patches of {n_features:,} entries ({K:,} for each sample)",
+        "Use less padding, a larger stride, a smaller kernel_size or fewer samples.",
+        available,
+    )

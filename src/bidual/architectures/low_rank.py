@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.losses import Loss
 
 #: Slopes beyond this are none.

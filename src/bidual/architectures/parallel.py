@@ -3,21 +3,23 @@ r"""Parallel networks of three and more layers with the path regulariser (002)."
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
-from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
-from bidual.abilities import Ability, Needs, needs
+from bidual._util.checks import LARGEST_SIZE, check_number, is_size, shown
+from bidual._util.memory import require_memory
+from bidual._util.typing import FloatArray, IntArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.low_rank import LowRank, price_of_rank
+from bidual.atoms import Branches, Neurons, SubNetworks
+from bidual.atoms.abilities import Ability, Needs, needs
+from bidual.atoms.tree import Tree
 from bidual.losses import Loss
 from bidual.networks import Network, ParallelNetwork
-from bidual.problem import Neurons, ParallelProblem, SubNetworks
-from bidual.tree import Tree
+
+#: Branches that training holds at a time, at least.
+_BRANCHES = 32
 
 
 class Parallel(Architecture):
@@ -75,19 +77,20 @@ class Parallel(Architecture):
         factor: float = 1.1,
     ) -> None:
         for label, value in [("m1", m1), ("m2", m2), *(("deeper", m) for m in deeper)]:
-            if not _counts(value):
-                raise ValueError(f"{label}: widths must be integers >= 1, got {value!r}")
-        if not (rank is None or rank == "auto" or _counts(rank)):
-            raise ValueError(f"rank must be an integer >= 1, 'auto' or None, got {rank!r}")
-        if not _number(factor, Real) or not 1 <= factor < np.inf:
-            raise ValueError(f"factor must be a number >= 1, got {factor!r}")
+            if not is_size(value):
+                raise ValueError(f"{label}: widths must be integers >= 1 (at most {LARGEST_SIZE}), got {shown(value)}")
+        if not (rank is None or rank == "auto" or is_size(rank)):
+            raise ValueError(
+                f"rank must be an integer >= 1 (at most {LARGEST_SIZE}), 'auto' or None, got {shown(rank)}"
+            )
+        check_number("factor", factor, at_least=1.0)
         self.m1, self.m2, self.deeper = int(m1), int(m2), tuple(int(m) for m in deeper)
         self.rank = rank
         self.factor = float(factor)
 
     @property
     def can(self) -> frozenset[Ability]:
-        return ParallelProblem.can - {"all patterns"} if self.deeper else ParallelProblem.can
+        return Branches.can - {"all patterns"} if self.deeper else Branches.can
 
     @property
     def needs(self) -> Needs:
@@ -132,14 +135,6 @@ class Parallel(Architecture):
         return ParallelLift(X, bias, self)
 
 
-def _counts(value: Any) -> bool:
-    return _number(value, Integral) and value >= 1
-
-
-def _number(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and type(value) is not bool
-
-
 class ParallelLift(Lift):
     r"""M = :math:`\sqrt{m_2}` [X, 1], where the copies of the last hidden layer are the factor in front.
 
@@ -150,6 +145,12 @@ class ParallelLift(Lift):
     def __init__(self, X: FloatArray, bias: bool, architecture: Parallel) -> None:
         self.bias, self.architecture = bias, architecture
         self.d = X.shape[1]
+        tree, copies = architecture.tree, architecture.copies
+        require_memory(
+            8 * _BRANCHES * (tree.leaves * (self.d + copies) + tree.nodes * len(X)),
+            f"training branches of {tree.leaves:,} first-layer neurons and {copies:,} copies on {len(X):,} rows",
+            "Use smaller widths.",
+        )
         self.rank: int | None = None
         self.V: FloatArray | None = None
         if architecture.rank is not None:
@@ -161,7 +162,9 @@ class ParallelLift(Lift):
         columns = X if self.V is None else X @ self.V
         self.scale = float(np.sqrt(architecture.copies))
         self.M = self.scale * (np.column_stack([columns, np.ones(len(X))]) if bias else columns)
-        self.problem_type = partial(ParallelProblem, tree=architecture.tree)
+
+    def atoms(self, w: FloatArray) -> Branches:
+        return Branches(self.M, tree=self.architecture.tree)
 
     @property
     def restriction(self) -> str:

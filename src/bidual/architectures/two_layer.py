@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
-from bidual.abilities import Ability
+from bidual._util.typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
+from bidual.atoms import GatedNeurons, Neurons, Relu
+from bidual.atoms.abilities import Ability
 from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
-from bidual.problem import GatedNeurons, Neurons, Problem
 
 
 class TwoLayer(Architecture):
@@ -21,7 +21,7 @@ class TwoLayer(Architecture):
 
     @property
     def can(self) -> frozenset[Ability]:
-        return Problem.can | {"gates"}
+        return Relu.can
 
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> TwoLayerLift:
         return TwoLayerLift(X, bias)

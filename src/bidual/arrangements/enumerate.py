@@ -20,9 +20,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.linalg import qr
 
-from bidual._memory import require_memory
-from bidual._typing import Array, BoolArray, FloatArray, IntArray
-from bidual._watch import checkpoint
+from bidual._util.memory import require_memory
+from bidual._util.typing import Array, BoolArray, FloatArray, IntArray
+from bidual._util.watch import checkpoint
 from bidual.arrangements.patterns import Patterns, count_patterns, row_space
 
 

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
+from typing import Protocol, Self
 
 import numpy as np
 
-from bidual._typing import BoolArray, FloatArray, IntArray
+from bidual._util.typing import BoolArray, FloatArray, IntArray
+from bidual._util.watch import checkpoint
+
+#: Multiplications from which a tall matrix is too dear to factorise (a second); columns from which its Gram matrix is.
+DEAR, BROAD = 4e9, 2048
+#: Rows of a Gram matrix between two looks at the clock.
+_ROWS = 4096
 
 
 def count_patterns(n: int, rank: int) -> int:
@@ -34,6 +41,27 @@ def count_patterns(n: int, rank: int) -> int:
     if n == 0 or rank == 0:
         return 1
     return 2 * sum(comb(n - 1, k) for k in range(min(rank, n)))
+
+
+class Cells(Protocol):
+    """Sets of weights on which what a neuron computes is linear."""
+
+    @property
+    def active(self) -> BoolArray:
+        """Rows on which it is not zero, ``(P, n)``."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all the cells there are."""
+
+    @property
+    def tol(self) -> float:
+        """Angle below which the enumeration took hyperplanes for equal."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: IntArray, *, complete: bool = False) -> Self:
+        """Some of the cells, which are ``complete`` if no others count."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +96,8 @@ class Patterns:
         kind = "all" if self.complete else "some"
         return f"Patterns({kind} {len(self)} of {self.active.shape[1]} rows)"
 
-    def take(self, index: IntArray) -> Patterns:
-        """Some of the patterns."""
+    def take(self, index: IntArray, *, complete: bool = False) -> Patterns:
+        """Some of the patterns, which are ``complete`` if no others count."""
         cone_rows = None
         if self.cone_rows is not None:
             indptr, indices = self.cone_rows
@@ -77,7 +105,7 @@ class Patterns:
             starts = np.concatenate([[0], np.cumsum(counts)])
             within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
             cone_rows = (starts, indices[np.repeat(indptr[index], counts) + within])
-        return Patterns(self.active[index], self.witnesses[index], False, cone_rows, self.tol)
+        return Patterns(self.active[index], self.witnesses[index], complete, cone_rows, self.tol)
 
     def rows_of(self, i: int) -> IntArray:
         """Rows that describe the cone of pattern ``i``."""
@@ -120,3 +148,31 @@ def row_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     small: FloatArray = np.asarray(np.linalg.qr(X, mode="r")) if len(X) > 2 * X.shape[1] else X
     _, s, Vt = np.linalg.svd(small, full_matrices=False)
     return s, Vt
+
+
+def dear(shape: tuple[int, ...]) -> bool:
+    """Whether a factorisation of a matrix of this shape would be a long time in which nothing can be stopped."""
+    n, p = shape
+    return n >= p and n * p**2 > DEAR
+
+
+def rough_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    r"""As :func:`row_axes`, of a tall matrix and in little time.
+
+    From the eigenvalues of :math:`X^T X`, whose rounding hides singular values below :math:`\sqrt\epsilon` of the
+    largest: these are zero here. Of very many columns, each is taken for an axis.
+    """
+    n, p = X.shape
+    if p > BROAD:
+        norms = np.linalg.norm(X, axis=0)
+        order = np.argsort(-norms, kind="stable")
+        return norms[order], np.eye(p)[order]
+    gram: FloatArray = np.zeros((p, p))
+    for i in range(0, n, _ROWS):
+        checkpoint()
+        rows = X[i : i + _ROWS]
+        gram += rows.T @ rows
+    checkpoint()
+    squares, vectors = np.linalg.eigh(gram)
+    hidden = squares <= max(n, p) * np.finfo(float).eps * squares[-1]
+    return np.sqrt(np.where(hidden, 0.0, squares))[::-1], np.ascontiguousarray(vectors[:, ::-1].T)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bidual._typing import Array, FloatArray
-from bidual._watch import checkpoint
+from bidual._util.patches import distinct_patches
+from bidual._util.typing import Array, FloatArray
+from bidual._util.watch import checkpoint
 from bidual.arrangements.patterns import Patterns, unique_rows
-from bidual.patches import distinct_patches
 
 
 def patterns_of(X: Array, directions: Array) -> Patterns:

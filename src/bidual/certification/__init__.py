@@ -2,8 +2,8 @@ r"""How far any network is from the best possible one.
 
 A network with outputs F has the dual point :math:`V = -\nabla L(F)`; so has every better network found on the way, and
 each of them, scaled into the dual constraint, bounds the optimum from below. :func:`certify` improves the dual point
-by column generation (:mod:`bidual.solvers.adaptive`) and proves a bound on its constraint
-(:mod:`bidual.certificates.oracle`); the network itself is only evaluated.
+by column generation (:mod:`bidual.solvers.engine`) and proves a bound on its constraint
+(:mod:`bidual.bounds.oracle`); the network itself is only evaluated.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bidual._checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
-from bidual._typing import Array
-from bidual._watch import watching
+from bidual._util.checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
+from bidual._util.typing import Array
+from bidual._util.watch import watching
 from bidual.architectures import Architecture
-from bidual.certificates import Certificate
+from bidual.bounds import Certificate
 from bidual.certification.case import Case, pose
-from bidual.certification.verification import refusal
+from bidual.certification.verification import refusal, verify
 from bidual.losses import Loss
 from bidual.networks import GatedNetwork, Network
-from bidual.problem import Neurons
-from bidual.solvers import Options, gates_of
-from bidual.training import Trained
+from bidual.solvers import Options
+from bidual.training.train import Trained, TrainingSet
 
 __all__ = ["METHODS", "Improved", "certify", "polish", "refusal", "verify"]
 
-#: Ways to bound the dual constraint (:mod:`bidual.certificates.oracle`); "local" leaves it at norms.
+#: Ways to bound the dual constraint (:mod:`bidual.bounds.oracle`); "local" leaves it at norms.
 METHODS = ("auto", "patterns", "cones", "compact", "signs", "local")
 
 
@@ -82,7 +81,7 @@ def certify(
         Whether the competing networks have hidden biases and a free output intercept; None: if this one has.
     sample_weight : array or None
     method : {"auto", "patterns", "cones", "compact", "signs", "local"}
-        How the dual constraint is bounded (:mod:`bidual.certificates.oracle`); "local" leaves it at the best guess of
+        How the dual constraint is bounded (:mod:`bidual.bounds.oracle`); "local" leaves it at the best guess of
         local search, beside a proof by norms.
     tol : float
         Stop when this relative gap is proven.
@@ -114,24 +113,23 @@ def certify(
     check_flag("improve", improve)
     check_seed(random_state)
     check_verbose(verbose)
+    options = Options(tol=tol, time_limit=time_limit, random_state=random_state, verbose=verbose)
     with watching(None if time_limit is None else float(time_limit)) as watch:
         began = time.perf_counter()
         case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
         if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
-            return certify_gated(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
+            best = case.data.train("adaptive", options, case.network, activation="gated", gates=case.network)
+            return _beside(case, best, improve)  # fixed gates leave a convex program
         if getattr(case.network, "free_bias", False):
-            return certify_free(case, Options(tol=tol, time_limit=time_limit, verbose=verbose), improve)
+            return _beside(case, _best_spline(case, options), improve)
         from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
 
-        search = Search(case, tol, watch.deadline, method, random_state, verbose, began)
+        search = Search(case, options, watch.deadline, method, began)
         search.improve()
         search.prove()
         if not improve:
             return search.certificate(case.network)
-        assert search.better is not None
-        found = case.units.restore(search.better).neurons
-        assert isinstance(found, Neurons)
-        network = min(case.network, case.data.lift.recover(found), key=case.objective)
+        network = min(case.network, search.better_network, key=case.data.value)
         return Improved(network, search.certificate(network))
 
 
@@ -142,31 +140,19 @@ def polish(model: Any, X: Array, y: Array, **options: Any) -> Improved:
     return result
 
 
-def certify_gated(case: Case, options: Options, improve: bool) -> Certificate | Improved:
-    """Fixed gates leave a convex program: train it, and compare."""
-    gates = gates_of(case.data.lift.M, case.data.lift.gates(case.network))
-    trained = case.data.train("adaptive", replace(options, gates=gates), case.network, activation="gated")
-    return _beside(case, trained, improve)
-
-
-def certify_free(case: Case, options: Options, improve: bool) -> Certificate | Improved:
+def _best_spline(case: Case, options: Options) -> Trained:
     """Free hidden biases on rows on a line leave a convex program too: a spline."""
     from bidual.splines.training import train_spline
 
+    assert isinstance(case.data, TrainingSet)
     problem = case.data.problem
-    trained = train_spline(case.data.X, problem.Y, problem.w, loss=problem.loss, beta=problem.beta, options=options)
-    return _beside(case, trained, improve)
+    return train_spline(case.data.X, problem.Y, problem.w, loss=problem.loss, beta=problem.beta, options=options)
 
 
 def _beside(case: Case, trained: Trained, improve: bool) -> Certificate | Improved:
     """The certificate of a network whose best competitor was trained."""
-    objective = case.objective(case.network)
+    objective = case.data.value(case.network)
     if improve and trained.certificate.objective < objective:
         return Improved(trained.network, trained.certificate)
     certificate = replace(trained.certificate, objective=objective)
     return Improved(case.network, certificate) if improve else certificate
-
-
-def verify(certificate: Certificate, X: Array, y: Array, sample_weight: Array | None, model: Any = None) -> bool:
-    """Whether the certificate's numbers follow from its evidence and these data."""
-    return refusal(certificate, X, y, sample_weight, model) is None

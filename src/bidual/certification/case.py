@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from bidual._checks import as_numbers, check_flag, check_number
-from bidual._data import check_array, check_labels
-from bidual._typing import Array
+from bidual._util.checks import as_numbers, check_flag, check_number
+from bidual._util.data import check_array, check_labels
+from bidual._util.typing import Array
 from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
-from bidual.models import Model, load
-from bidual.networks import Network, as_network
-from bidual.problem import Neurons, Problem
-from bidual.solvers.reduce import merge
-from bidual.targets import encode_known
-from bidual.training import TrainingSet
-from bidual.units import Units
+from bidual.models import Model, as_network, load
+from bidual.networks import GatedNetwork, Network
+from bidual.training.objective import Objective
+from bidual.training.routing import pose as route
+from bidual.training.targets import encode_known, in_place
+from bidual.training.train import Trainable
 
 
 @dataclass(frozen=True)
@@ -28,39 +26,8 @@ class Case:
     """A network and the training problem it is an answer to."""
 
     network: Network
-    data: TrainingSet
+    data: Trainable
     classes: tuple[Any, ...] | None
-
-    @cached_property
-    def units(self) -> Units:
-        """Natural units."""
-        return Units.of(self.data.problem)
-
-    @cached_property
-    def problem(self) -> Problem:
-        """In natural units."""
-        return self.units.normalise(self.data.problem)
-
-    @cached_property
-    def neurons(self) -> Neurons:
-        """Of the network, in natural units."""
-        return self.units.normalise_neurons(self.data.lift.neurons(self.network))  # type: ignore[return-value]
-
-    @property
-    def scale(self) -> float:
-        """What an objective in natural units is multiplied with."""
-        return float(self.units.outputs**self.units.power)
-
-    def objective(self, network: Network) -> float:
-        """From scratch, on the rows as they are."""
-        return self.data.objective(network)
-
-    def rescaled_objective(self) -> float:
-        """After balancing the layers and merging parallel neurons: nothing but bookkeeping."""
-        problem = self.data.problem
-        balanced = self.data.lift.neurons(self.network).balanced()
-        now = problem.objective(balanced)
-        return problem.objective(merge(problem, balanced, now * (1 + 1e-9)))
 
 
 def pose(
@@ -101,7 +68,12 @@ def pose(
     if architecture is None:
         architecture = Architecture.registry.get(network.kind, TwoLayer).of(network)
     kind = get_architecture(architecture)
-    X = network.check_inputs(check_array(X, dtype=np.float64, allow_nd=kind.tensors))
+    activation = "gated" if isinstance(getattr(network, "layer", network), GatedNetwork) else "relu"
+    X = check_array(X, dtype="numeric" if in_place(kind, activation) else np.float64, allow_nd=kind.tensors)
+    if in_place(kind, activation):  # rows that may be many are not copied
+        network.check_inputs(np.broadcast_to(0.0, X.shape))
+    else:
+        X = network.check_inputs(X)
     check_consistent_length(X, y, sample_weight)
     stacked = kind.stack(X.shape, y)
     y = y if stacked is None else stacked
@@ -114,17 +86,9 @@ def pose(
         fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", 0.0))))
     if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
-    data = TrainingSet.pose(
-        X,
-        encode_known(acting, y, labels, network.n_outputs),
-        sample_weight,
-        loss=acting,
-        beta=float(beta),
-        architecture=kind,
-        bias=bool(bias),
-        fit_intercept=fit_intercept,
-    )
-    return Case(network, data, labels)
+    objective = Objective(acting, float(beta), kind, bool(bias), fit_intercept)
+    Y = encode_known(acting, y, labels, network.n_outputs)
+    return Case(network, route(objective, X, Y, sample_weight, activation=activation), labels)
 
 
 def _acting_loss(loss: Loss, y: Array, classes: Any, n_outputs: int) -> tuple[Loss, tuple[Any, ...] | None]:

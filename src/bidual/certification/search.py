@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual._watch import Stopped, checkpoint
-from bidual.certificates import Bound, Certificate, joined_scope, relative_gap
+from bidual._util.progress import closed, note
+from bidual._util.typing import FloatArray
+from bidual._util.watch import Stopped, checkpoint
+from bidual.atoms import Neurons
+from bidual.bounds import Bound, Certificate, relative_gap
 from bidual.certification.case import Case
 from bidual.networks import Network
-from bidual.problem import Neurons
-from bidual.progress import closed, note
 from bidual.solvers import Options, Solution, solve_adaptive
-from bidual.solvers.adaptive.pricing import Pricer
 from bidual.solvers.constant import nothing
+from bidual.solvers.engine.pricing import Pricer
 from bidual.solvers.proving import NORMS, Prover
+from bidual.solvers.reduce import merge
+from bidual.training.train import TrainingSet, solved
 
 #: Share of the time limit for a better dual point.
 _DUAL_SHARE = 0.4
+#: Its tolerance, relative to that of the proof, and its rounds.
+_DUAL_TOL, _DUAL_ROUNDS = 0.3, 1000
 
 
 @dataclass
@@ -29,59 +33,76 @@ class Search:
     """The best lower bound so far, in natural units, and where it comes from."""
 
     case: Case
-    tol: float
+    options: Options
     deadline: float
     method: str
-    random_state: int | np.random.RandomState | None
-    verbose: int
-    began: float = field(default_factory=time.perf_counter)
+    began: float
     better: Solution | None = None
     best: Bound | None = None
     how: str = NORMS
 
     @cached_property
+    def data(self) -> TrainingSet:
+        """The training problem, on rows in memory."""
+        assert isinstance(self.case.data, TrainingSet)
+        return self.case.data
+
+    @cached_property
+    def neurons(self) -> Neurons:
+        """Of the given network, in natural units."""
+        return self.data.units.normalise_neurons(self.data.lift.neurons(self.case.network))  # type: ignore[return-value]
+
+    @cached_property
     def objective(self) -> float:
-        """Of the network, in natural units."""
-        return self.case.objective(self.case.network) / self.case.scale
+        """Of the given network, in natural units."""
+        return self.data.value(self.case.network) / self.data.units.value
+
+    @cached_property
+    def residual(self) -> FloatArray:
+        """The dual point of the given network."""
+        p = self.data.natural
+        return -p.loss.gradient(p.outputs(self.neurons), p.Y, p.w)
 
     def say(self, what: str, value: float) -> None:
         """A line of progress."""
-        if self.verbose:
+        if self.options.verbose:
             gap = relative_gap(self.objective, value)
-            note(f"{time.perf_counter() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.tol))
+            note(f"{time.perf_counter() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.options.tol))
 
     def improve(self) -> None:
         """A better dual point, and a better network, by column generation from the given one."""
         limit = max(0.0, self.deadline - time.perf_counter())
         share = 1.0 if self.method == "local" else _DUAL_SHARE
         options = Options(
-            tol=0.3 * self.tol,
-            max_iter=1000,
+            tol=_DUAL_TOL * self.options.tol,
+            max_iter=_DUAL_ROUNDS,
             time_limit=None if limit == np.inf else share * limit,
-            random_state=self.random_state,
-            start=self.case.neurons,
+            random_state=self.options.random_state,
+            start=self.neurons,
         )
-        try:
-            self.better = solve_adaptive(self.case.problem, options)
-        except Stopped as stopped:
-            self.better = nothing(self.case.problem, str(stopped))
+        self.better = solved(self.data.natural, solve_adaptive, options, nothing)
         self.say(f"{self.better.method}{'' if self.better.bound.proven else ', likely'}", self.better.bound.value)
+
+    @cached_property
+    def better_network(self) -> Network:
+        """The network that column generation has found."""
+        assert self.better is not None
+        return self.data.lift.recover(self.data.units.restore(self.better).neurons)  # type: ignore[arg-type]
 
     def prove(self) -> None:
         """The best provable bound; see :class:`bidual.solvers.proving.Prover`."""
-        p, found = self.case.problem, self.better
+        p, found = self.data.natural, self.better
         assert found is not None
         assert isinstance(found.neurons, Neurons)
-        own = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
         prover = Prover(
             p,
-            found.bound.V if found.bound.V.any() else own,
+            found.bound.V if found.bound.V.any() else self.residual,
             min(self.objective, p.objective(found.neurons)),
-            self.tol,
+            self.options.tol,
             self.deadline,
             self.method,
-            np.vstack([self.case.neurons.U, found.neurons.U]),
-            (own,),
+            np.vstack([self.neurons.U, found.neurons.U]),
+            (self.residual,),
             self.say,
         )
         if found.bound.proven:
@@ -89,42 +110,39 @@ class Search:
         prover.run()
         self.best, self.how = prover.best.settle(p), prover.how
 
-    def witness(self) -> FloatArray | None:
-        """The neuron that helps the given network most, in the coordinates of M; None if there is no time for it."""
-        p = self.case.problem
-        V = -p.loss.gradient(p.outputs(self.case.neurons), p.Y, p.w)
-        try:
-            checkpoint()
-            found = Pricer(p, np.random.default_rng(0)).quick(V, self.case.neurons.U @ p.basis, 32)
-        except Stopped:
-            return None
-        return p.basis @ found.directions[0] if len(found) else None
-
     def certificate(self, network: Network) -> Certificate:
         """What is known about ``network``, which is the given one or a better one."""
-        case = self.case
         assert self.better is not None
         assert self.best is not None
-        data, F = case.data, network.evaluate(case.data.X)
-        bound, likely = (
-            data.accounted(case.units.restore_bound(b)).fitting(data.problem.loss, F, data.problem.Y)
-            for b in (self.best, self.better.bound)
-        )
-        given = network is case.network
-        witness = self.witness() if given and case.problem.plain else None
-        return Certificate(
-            objective=case.objective(network),
-            lower_bound=bound.value,
-            scope=joined_scope(self.better.scope, case.data.lift.restriction),
+        certificate = self.data.certificate(
+            network,
+            self.best,
             method=self.how,
-            attained=bound.attained,
-            limit=bound.limit,
-            beta=case.data.beta,
-            loss=case.data.problem.loss.name,
-            elapsed=time.perf_counter() - self.began,
-            witness=None if witness is None else tuple(map(float, witness)),
-            likely_bound=likely.value,
+            likely=self.better.bound,
             likely_method=self.better.method,
-            rescaled_objective=case.rescaled_objective() if given else None,
-            evidence=case.data.evidence(self.best, case.classes),
+            scope=self.better.scope,
+            classes=self.case.classes,
+            began=self.began,
         )
+        if network is not self.case.network:
+            return certificate
+        return replace(certificate, witness=self._witness(), rescaled_objective=self._rescaled_objective())
+
+    def _witness(self) -> tuple[float, ...] | None:
+        """The neuron that helps the given network most, in the coordinates of M; None if there is no time for it."""
+        p = self.data.natural
+        if "plain oracle" not in p.atoms.can:
+            return None
+        try:
+            checkpoint()
+            found = Pricer(p, np.random.default_rng(0)).quick(self.residual, self.neurons.U @ p.atoms.basis, 32)
+        except Stopped:
+            return None
+        return tuple(map(float, p.atoms.basis @ found.directions[0])) if len(found) else None
+
+    def _rescaled_objective(self) -> float:
+        """After balancing the layers and merging parallel neurons: nothing but bookkeeping."""
+        problem = self.data.problem
+        balanced = self.data.lift.neurons(self.case.network).balanced()
+        now = problem.objective(balanced)
+        return problem.objective(merge(problem, balanced, now * (1 + 1e-9)))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
-from bidual._typing import Array
-from bidual._watch import watching
+from bidual._util.typing import Array
+from bidual._util.watch import watching
 from bidual.certification import METHODS, Improved
 from bidual.certification import certify as certify_model
 from bidual.cli.commands import (

@@ -14,7 +14,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bidual._typing import FloatArray
+from bidual._util.checks import shown
+from bidual._util.typing import FloatArray
 from bidual.architectures import ARCHITECTURES, Architecture
 from bidual.losses import Loss, get_loss
 from bidual.models import Model
@@ -72,7 +73,7 @@ def prove_argument(text: str) -> float | str | bool:
     try:
         return float(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not auto, no or a number of seconds") from error
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not auto, no or a number of seconds") from error
 
 
 def loss_argument(text: str) -> Loss:
@@ -82,19 +83,19 @@ def loss_argument(text: str) -> Loss:
         pairs = (pair.split("=") for pair in parameters.split(",") if pair)
         return type(get_loss(name))(**{key: float(value) for key, value in pairs})
     except (ValueError, TypeError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+        raise argparse.ArgumentTypeError(f"{shown(text)}: {error}") from error
 
 
 def architecture_argument(text: str) -> Architecture:
     """``batch_norm``, ``batch_norm:position=after,rank=5`` or ``convolutional:kernel_size=3x5``."""
     name, _, parameters = text.partition(":")
     if name not in ARCHITECTURES:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(ARCHITECTURES)}")
+        raise argparse.ArgumentTypeError(f"{shown(name)} is none of {', '.join(ARCHITECTURES)}")
     try:
         pairs = dict(pair.split("=") for pair in parameters.split(",") if pair)
         return ARCHITECTURES[name](**{key: _literal(value) for key, value in pairs.items()})
     except (ValueError, TypeError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+        raise argparse.ArgumentTypeError(f"{shown(text)}: {error}") from error
 
 
 def _literal(text: str) -> Any:

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
-from bidual.activations import ACTIVATIONS
-from bidual.certificates import Certificate
+from bidual._util.data import normalise_weights
+from bidual._util.typing import Array, FloatArray
+from bidual.bounds import Certificate
 from bidual.cli.commands import Argument, architecture_argument, argument, loss_argument, prove_argument, say
 from bidual.cli.tables import Table, read_table
 from bidual.models import Label, Model, Target, Training
-from bidual.networks import Network, normalise_weights
+from bidual.networks import Network
 from bidual.solvers import METHODS
+from bidual.training.activations import ACTIVATIONS
 
 #: Arguments that say what to learn from what.
 DATA: tuple[Argument, ...] = (

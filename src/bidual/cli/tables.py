@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from bidual._files import write_atomically
-from bidual._typing import FloatArray
+from bidual._util.checks import shown
+from bidual._util.files import write_atomically
+from bidual._util.typing import FloatArray
 from bidual.models import Label
 
 _DELIMITERS = ",;\t"
@@ -71,7 +72,9 @@ class Table:
         for i, cell in enumerate(self.columns[name]):
             value = None if self.typed and isinstance(cell, str) else _number(cell)
             if value is None or not math.isfinite(value):
-                kind = "the cell is empty" if cell == "" else f"{cell!r} is not a {'finite ' if value else ''}number"
+                kind = (
+                    "the cell is empty" if cell == "" else f"{shown(cell)} is not a {'finite ' if value else ''}number"
+                )
                 return f"{self._where(name, i)}: {kind}"
         return None
 

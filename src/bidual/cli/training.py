@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import bidual
-from bidual import _watch
-from bidual._files import write_atomically
-from bidual.architectures import get_architecture
+from bidual._util import watch as _watch
+from bidual._util.files import write_atomically
 from bidual.cli.commands import (
     INTERRUPTED,
     JSON,
@@ -34,10 +31,8 @@ from bidual.cli.data import DATA, GATES, TRAINING, Data, options
 from bidual.cli.tables import csv_text, read_table, write_csv
 from bidual.cli.using import target_of
 from bidual.estimators import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
-from bidual.losses import get_loss
 from bidual.models import Model, Training
-from bidual.paths import SolutionPath, solution_path
-from bidual.targets import encode_labels
+from bidual.training.paths import SolutionPath, solution_path
 
 _BETA = argument("--beta", type=float, default=1e-3, help="weight decay (default %(default)s)")
 _OUT = argument("--out", type=Path, required=True, metavar="FILE", help="where the model goes (JSON)")
@@ -189,8 +184,11 @@ def path(args: argparse.Namespace) -> int | None:
 
 
 def _check_files(args: argparse.Namespace, *outputs: Path | None) -> None:
-    for out in filter(None, outputs):
+    given = [out for out in outputs if out is not None]
+    for k, out in enumerate(given):
         check_destination(out, args.data)
+        if any(out.resolve() == other.resolve() for other in given[:k]):
+            raise ValueError(f"two results would go to the same file, {out}")
 
 
 def _numbers(text: str | None) -> np.ndarray[Any, Any] | None:
@@ -256,20 +254,10 @@ def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -
 
 def _models(data: Data, found: SolutionPath, training: dict[str, Any]) -> list[Model]:
     """A model for every beta."""
-    loss = get_loss(training.get("loss", "squared"))
-    if data.target.classes is not None:
-        loss = encode_labels(loss, data.coded)[0]
-    record = Training(
-        loss=loss,
-        beta=0.0,
-        bias=training["bias"],
-        fit_intercept=training["fit_intercept"],
-        architecture=get_architecture(training.get("architecture", "two_layer")).name,
-        method=training.get("method", "adaptive"),
-        n_rows=len(data.table),
-        version=bidual.__version__,
-    )
-    return [data.model(p.network, p.certificate, replace(record, beta=p.certificate.beta)) for p in found]
+    method = training.get("method", "adaptive")
+    return [
+        data.model(p.network, p.certificate, Training.that(p.objective, len(data.table), method=method)) for p in found
+    ]
 
 
 def _test_scores(path: Path, models: list[Model]) -> list[float | None]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bidual._files import read_json, write_atomically
-from bidual._typing import FloatArray
+from bidual._util.files import read_json, write_atomically
+from bidual._util.typing import FloatArray
 from bidual.cli.commands import (
     JSON,
     QUIET,
@@ -25,8 +25,8 @@ from bidual.cli.commands import (
     score_of,
 )
 from bidual.cli.tables import Table, csv_text, read_table, write_csv
-from bidual.models import Model, load
-from bidual.networks import Network, as_network
+from bidual.models import Model, as_network, load
+from bidual.networks import Network
 
 _MODEL = argument("model", type=Path, help="file written by bidual fit")
 

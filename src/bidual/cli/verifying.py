@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bidual import check_certificate
-from bidual._files import read_json
-from bidual._typing import Array
-from bidual.certificates import Certificate, ContradictionError
-from bidual.certification import refusal
+from bidual._util.files import read_json
+from bidual._util.typing import Array
+from bidual.bounds import Certificate, ContradictionError
+from bidual.certification import check_certificate, refusal
 from bidual.cli.commands import JSON, NOT_REACHED, QUIET, VERBOSE, argument, command, print_json, say
 from bidual.cli.tables import Table, read_table
-from bidual.models import Model, load
-from bidual.networks import Network, as_network
+from bidual.models import Model, as_network, load
+from bidual.networks import Network
 
 #: Exit codes: the certificate is not proven; the files are not what they should be.
 REFUSED, BAD_INPUT = NOT_REACHED, 2

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from bidual._typing import FloatArray
-from bidual.certificates import Bound, lower_bound
-from bidual.certificates.proof import FormulaProof
+from bidual._util.typing import FloatArray
+from bidual.atoms import Neurons, Normalised
+from bidual.bounds import Bound, lower_bound
+from bidual.bounds.proof import FormulaProof
 from bidual.losses import ExactFit, Squared
-from bidual.problem import Neurons, NormalisedProblem, Problem
+from bidual.problem import Problem
 
 #: Largest deviation of the Gram matrix from a multiple of the identity, relative.
 WHITE = 1e-6
@@ -60,17 +61,20 @@ def white_features(problem: Problem) -> ClosedForm:
     ------
     ConditionError
     """
-    M, Y, w = problem.reduced, problem.Y, problem.w
+    atoms, Y, w = problem.atoms, problem.Y, problem.w
     _check_loss(problem)
-    if problem.A is not None or len(M) != M.shape[1]:
+    n, most = atoms.M.shape
+    rank = most if n > most else atoms.basis.shape[1]  # of a tall matrix it does not matter
+    if atoms.A is not None or n != rank:
         raise ConditionError(
-            f"the rank of the features must be the number of distinct rows, {len(M)}, not {M.shape[1]} "
+            f"the rank of the features must be the number of distinct rows, {n}, not {rank} "
             "(batch normalisation: these rows, centred, must be of full rank, which takes n - 1 columns, and rank=None)"
         )
     if problem.fit_intercept and problem.n_outputs > 1:
         raise ConditionError("with several outputs there is no formula with a free intercept: use fit_intercept=False")
     if np.count_nonzero(Y, axis=1).max() > 1:
         raise ConditionError("each row of the targets may have one non-zero entry only: one output, or one-hot codes")
+    M = atoms.reduced
     gram = M.T @ (w[:, None] * M)
     k = float(np.sqrt(np.trace(gram) / len(M)))
     excess = float(np.abs(gram / k**2 - np.eye(len(M))).sum(axis=1).max())
@@ -91,13 +95,15 @@ def white_features(problem: Problem) -> ClosedForm:
     largest = max(float(np.sqrt((np.maximum(s * V, 0.0) ** 2 / w[:, None]).sum(axis=0).max())) for s in (1, -1))
     theorem = "000 Theorem 2.1" if problem.n_outputs == 1 else "000 Theorem 2.4"
     return ClosedForm(
-        neurons=Neurons(U if M is problem.M else U @ problem.basis.T, heads * (size / k)[:, None], b).take(size > 0),
+        neurons=Neurons(U if M is problem.atoms.M else U @ problem.atoms.basis.T, heads * (size / k)[:, None], b).take(
+            size > 0
+        ),
         bound=_bound(problem, V, k * largest, excess, theorem),
         theorem=theorem,
     )
 
 
-def one_neuron(problem: NormalisedProblem) -> ClosedForm:
+def one_neuron(problem: Problem[Normalised]) -> ClosedForm:
     """000 Theorem 6.2: normalisation after the ReLU, inputs that can reproduce the targets.
 
     Every unit vector bounds the neurons, so that a neuron proportional to the targets (to the centred targets if
@@ -108,7 +114,7 @@ def one_neuron(problem: NormalisedProblem) -> ClosedForm:
     ConditionError
     """
     _check_loss(problem)
-    X, k, w = problem.M[:, :-1], float(problem.M[0, -1]), problem.w
+    X, k, w = problem.atoms.M[:, :-1], float(problem.atoms.M[0, -1]), problem.w
     if problem.n_outputs > 1:
         raise ConditionError("the formula for normalisation after the ReLU is for one output")
     b = w @ problem.Y if problem.fit_intercept else np.zeros(1)

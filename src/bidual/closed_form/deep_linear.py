@@ -20,17 +20,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual.certificates import Certificate, lower_bound
-from bidual.closed_form.certify import certificate_of
+from bidual._util.data import normalise_weights
+from bidual._util.exact_rank import exact_rank
+from bidual._util.ranges import MODERATE, check_range
+from bidual._util.typing import FloatArray
+from bidual.atoms import Relu
+from bidual.bounds import ByFormula, Certificate, lower_bound
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.linear import LinearProblem, proximal_gradient, separable, singular_values
 from bidual.closed_form.scalar import chain_cost, minimise_chain, reach
-from bidual.exact_rank import exact_rank
 from bidual.losses import Squared
-from bidual.networks import DeepNetwork, normalise_weights
+from bidual.networks import DeepNetwork
 from bidual.problem import Problem
-from bidual.ranges import MODERATE, check_range
 
 _EPS = float(np.finfo(float).eps)
 
@@ -201,20 +202,20 @@ def train_linear(
     network = DeepNetwork(layers, biases, activation="linear")
 
     objective = network.penalty()
-    oracle, proven = None, solution.lower_bound
+    bound = ByFormula(solution.lower_bound)
     if beta > 0:
         loss, F = Squared(), network.forward(X)
         used = w > 0
-        posed = Problem(X[used], None, Y[used], w[used], loss, beta, fit_intercept)
+        posed = Problem(Relu(X[used]), Y[used], w[used], loss, beta, fit_intercept)
         objective = posed.loss_value(F[used]) + beta * objective
-        proven -= problem.slack(solution.Z, beta, depth)
+        bound = ByFormula(bound.value - problem.slack(solution.Z, beta, depth))
         if depth == 2:
             V = loss.dual_point(w[used, None] * (Y - F)[used], posed.Y, posed.w, centred=fit_intercept)
             value = float(np.linalg.norm((X[used] - x_mean).T @ V, 2))
-            bound = value + 8 * max(X.shape) * np.finfo(float).eps * float(posed.row_norms @ np.linalg.norm(V, axis=1))
-            oracle = value, bound
-            proven = max(proven, lower_bound(posed, V, value, bound).value)
-    certificate = certificate_of(
-        objective, proven, beta=beta, loss="squared", method=solution.method, began=began, oracle=oracle
+            mass = float(posed.atoms.row_norms @ np.linalg.norm(V, axis=1))
+            limit = value + 8 * max(X.shape) * np.finfo(float).eps * mass
+            bound = ByFormula(max(bound.value, lower_bound(posed, V, value, limit).value), value, limit)
+    certificate = Certificate.of(
+        objective, bound, scope="global", beta=beta, loss="squared", method=solution.method, began=began
     )
     return network, certificate, solution.n_iter

@@ -37,16 +37,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
-from bidual.certificates import Certificate, joined_scope, lower_bound
-from bidual.closed_form.certify import certificate_of
+from bidual._util.ranges import check_range
+from bidual._util.typing import FloatArray, IntArray
+from bidual.atoms import Relu
+from bidual.bounds import ByFormula, Certificate, joined_scope, lower_bound
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.scalar import ScalarMinimum, along, chain_cost, minimise_chain, reach, shrink
 from bidual.closed_form.whitening import Whitening
 from bidual.losses import Loss, MarginLoss, Squared
 from bidual.networks import DeepNetwork
 from bidual.problem import Problem
-from bidual.ranges import check_range
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ClassProblem:
         r"""The two-layer problem with one row for each class: :math:`M = \mathrm{diag}(1 / \sqrt{n_c})`."""
         shares = self.counts / self.counts.sum()
         M = np.diag(1.0 / np.sqrt(self.counts))
-        return Problem(M, None, self.targets, shares, self.loss, self.beta, fit_intercept=False)
+        return Problem(Relu(M), self.targets, shares, self.loss, self.beta, fit_intercept=False)
 
     def solve(self) -> list[ScalarMinimum]:
         """Strength, value and lower bound of every class's own scalar problem."""
@@ -111,24 +111,24 @@ class ClassProblem:
         one_margin = isinstance(self.loss, MarginLoss) and self.targets.shape[1] == 1
         return one_margin or (type(self.loss) is Squared and orthogonal)
 
-    def bound(self, solved: Sequence[ScalarMinimum]) -> tuple[float, tuple[float, float] | None, str]:
-        """Lower bound on the optimum, largest value of the dual constraint with its upper bound, the proof in words."""
+    def bound(self, solved: Sequence[ScalarMinimum]) -> tuple[ByFormula, str]:
+        """Lower bound on the optimum, and the proof in words."""
         value = sum(point.value for point in solved)
         if self.depth > 2 and self._decouples():
-            return sum(point.lower_bound for point in solved), None, "every class on its own"
+            return ByFormula(sum(point.lower_bound for point in solved)), "every class on its own"
         if self.depth > 2:
             most = reach(value, self.beta, self.depth)
             chord = 0.5 * self.depth * most ** (2.0 / self.depth - 1.0)
             relaxed = replace(self, beta=chord * self.beta, depth=2)
-            return relaxed.bound(relaxed.solve())[0], None, "chord of the penalty, which is not convex"
+            return ByFormula(relaxed.bound(relaxed.solve())[0].value), "chord of the penalty, which is not convex"
         problem = self.reduced
         # A class in use meets its own constraint exactly; the gradient itself may be any of many at a kink.
         V = -self.loss.gradient(np.zeros_like(self.targets), self.targets, problem.w)
         used = np.array([point.s > 0 for point in solved])
         V[used] = (self.beta * np.sqrt(self.counts)[:, None] * self.directions)[used]
         V = self.loss.dual_point(V, self.targets, problem.w, centred=False)
-        found, most = _nonnegative_maximum(problem.M @ V)
-        return lower_bound(problem, V, found, most).value, (found, most), "dual constraint over classes"
+        found, most = _nonnegative_maximum(problem.atoms.M @ V)
+        return ByFormula(lower_bound(problem, V, found, most).value, found, most), "dual constraint over classes"
 
 
 def _nonnegative_maximum(G: FloatArray) -> tuple[float, float]:
@@ -208,20 +208,19 @@ def train_classes(
     gain = max(1.0, float(np.linalg.norm(inputs, 2)) * (1.0 + 4 * np.finfo(float).eps * len(X)))
     if beta == 0:
         objective = network.penalty()
-        proven, oracle, proof = chain_cost(s / gain, depth), None, "exact fit, every class on its own"
+        bound, proof = ByFormula(chain_cost(s / gain, depth)), "exact fit, every class on its own"
     else:
         objective = loss.value(network.forward(X), targets[codes], w) + beta * network.penalty()
         stronger = replace(problem, beta=beta / gain ** (2.0 / depth))
-        proven, oracle, proof = stronger.bound(stronger.solve())
+        bound, proof = stronger.bound(stronger.solve())
     rows = "white rows" if whitening.exact else f"{len(X)} rows of rank {inputs.shape[1]}: cannot be white"
-    certificate = certificate_of(
+    certificate = Certificate.of(
         objective,
-        proven,
+        bound,
         beta=beta,
         loss=loss.name,
         method=f"closed form, {rows}; {proof}",
         began=began,
         scope=joined_scope("whitened" if whitening.matrix is not None else "", "parallel" if depth > 2 else ""),
-        oracle=oracle,
     )
     return network, certificate

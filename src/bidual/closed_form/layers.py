@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 
 
 def aligned_layers(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual._watch import current
+from bidual._util.typing import FloatArray
+from bidual._util.watch import current
 from bidual.closed_form.scalar import chain_cost, reach, shrink
 
 #: Singular values that differ by less, relatively, count as equal.

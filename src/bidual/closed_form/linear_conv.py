@@ -24,15 +24,20 @@ from math import prod
 import numpy as np
 from scipy.linalg import eigh
 
-from bidual._typing import Array, FloatArray
-from bidual._watch import watching
-from bidual.certificates import relative_gap
+from bidual._util.patches import Window, fold, unfold
+from bidual._util.progress import closed, note
+from bidual._util.status import Status
+from bidual._util.typing import Array, FloatArray
+from bidual._util.watch import watching
+from bidual.bounds import relative_gap
 from bidual.networks import ConvolutionalNetwork, DeepNetwork
-from bidual.patches import Window, fold, unfold
-from bidual.progress import closed, note
 
 #: Seconds between two lines of progress.
 _REPORT = 0.5
+#: Steps between two bounds: a bound costs about as much as a step.
+_EVERY = 10
+#: Share of the largest singular value below which one is rounding.
+_RANK = 1e-12
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Filters:
     def factors(self, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Balanced filters ``(m, h)`` and output weights ``(m, K C)`` with sum_j u_j alpha_j^T = Z."""
         P, sigma, Qt = np.linalg.svd(Z, full_matrices=False)
-        kept = sigma > 1e-12 * sigma.max(initial=0.0)
+        kept = sigma > _RANK * sigma.max(initial=0.0)
         root = np.sqrt(sigma[kept])
         return (P[:, kept] * root).T, root[:, None] * Qt[kept]
 
@@ -156,7 +161,7 @@ class FourierFilters(Filters):
         P[own], Qh[own] = P_own, Qh_own
         later = opposite < index.ravel()
         P[later], Qh[later] = P[opposite[later]].conj(), Qh[opposite[later]].conj()
-        used = int((sigma > 1e-12 * sigma.max(initial=0.0)).any(axis=0).sum())
+        used = int((sigma > _RANK * sigma.max(initial=0.0)).any(axis=0).sum())
         root = np.sqrt(sigma[:, :used]) / d**0.25
         axes = tuple(range(1, index.ndim + 1))
 
@@ -234,7 +239,8 @@ def fit_filters(
     ahead, F, F_ahead = Z, np.zeros_like(Y), np.zeros_like(Y)
     momentum, value = 1.0, 0.5 * float((Y**2).sum())
     best, oracle = bound(Y)
-    status, k, reported = "stopped at max_iter", 0, -np.inf
+    status: str = Status.MAX_ITER
+    k, reported = 0, -np.inf
     with watching(time_limit) as watch:
         while k < max_iter and value - best > tol * value:
             elapsed = time.perf_counter() - began
@@ -253,17 +259,17 @@ def fit_filters(
             ahead, F_ahead = new + push * (new - Z), F_new + push * (F_new - F)
             still = np.linalg.norm(new - Z) <= 4 * np.finfo(float).eps * np.linalg.norm(new)
             Z, F, value, momentum = new, F_new, new_value, faster
-            if k % 10 == 0 or still:
+            if k % _EVERY == 0 or still:
                 best, oracle = max((best, oracle), bound(Y - F))
                 if verbose and elapsed - reported > _REPORT:
                     reported, gap = elapsed, relative_gap(value, best)
                     note(f"{elapsed:8.2f} s  {k:6d} steps  objective {value:.8g}  gap {gap:.1e}", closed(gap, tol))
             if still:
-                status = "stopped: no further progress in floating point"
+                status = Status.STALLED
                 break
         else:
-            status = "converged" if value - best <= tol * value else status
-    if k % 10 and status != "converged":  # the last steps deserve a bound too
+            status = Status.CONVERGED if value - best <= tol * value else status
+    if k % _EVERY and status != Status.CONVERGED:  # the last steps deserve a bound too
         best, oracle = max((best, oracle), bound(Y - F))
     intercept = mean_y - mean_x @ filters.coef(Z)
     return Fit(Z, intercept, best, oracle, k, status)

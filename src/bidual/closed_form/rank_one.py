@@ -16,14 +16,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual.certificates import Certificate
-from bidual.closed_form.certify import certificate_of
+from bidual._util.data import normalise_weights
+from bidual._util.ranges import MODERATE, check_range
+from bidual._util.typing import FloatArray
+from bidual.bounds import ByFormula, Certificate
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.scalar import ScalarMinimum, along, chain_cost, minimise_chain, reach
 from bidual.losses import Loss, Squared
-from bidual.networks import DeepNetwork, normalise_weights
-from bidual.ranges import MODERATE, check_range
+from bidual.networks import DeepNetwork
 
 _EPS = float(np.finfo(float).eps)
 
@@ -104,7 +104,9 @@ def train_rank_one(
     if beta > 0:
         objective = loss.value(network.forward(X), Y, w) + beta * objective
     method = "closed form: rank-one rows, one chain"
-    return network, certificate_of(objective, proven, beta=beta, loss=loss.name, method=method, began=began)
+    return network, Certificate.of(
+        objective, ByFormula(proven), scope="global", beta=beta, loss=loss.name, method=method, began=began
+    )
 
 
 def _exact_fit(x: FloatArray, Y: FloatArray, w: FloatArray, q: FloatArray, depth: int) -> ScalarMinimum:
@@ -174,7 +176,9 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     least = float(np.abs(delta).sum()) + max(m_0 + np.minimum(delta, 0).sum(), -m_0 - np.maximum(delta, 0).sum(), 0.0)
     proven = chain_cost(least, depth) * (1.0 - (64 + len(x)) * _EPS)
     method = "closed form: variation of the slope"
-    return network, certificate_of(network.penalty(), proven, beta=0.0, loss="squared", method=method, began=began)
+    return network, Certificate.of(
+        network.penalty(), ByFormula(proven), scope="global", beta=0.0, loss="squared", method=method, began=began
+    )
 
 
 def left_ramps(delta: FloatArray, m_0: float) -> tuple[FloatArray, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
+from bidual._util.typing import FloatArray, IntArray
 from bidual.closed_form.deep_linear import LinearOptions, solve_linear
 from bidual.closed_form.linear import LinearProblem
 from bidual.closed_form.scalar import critical_beta

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.optimize import brentq
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.losses import Loss
 
 #: A convex function of one variable: value and slope (or a subgradient).

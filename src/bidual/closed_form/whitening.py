@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 
 #: Largest deviation of :math:`X X^T` from the identity that still counts as white.
 WHITE = 1e-9

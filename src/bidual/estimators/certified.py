@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from sklearn.base import BaseEstimator
+import warnings
+from collections.abc import Callable
+from typing import Any
 
-from bidual.certificates import Certificate
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+
+from bidual._util.typing import Array, FloatArray
+from bidual.bounds import Certificate
 from bidual.networks import Network
+from bidual.solvers.base import HistoryEntry
+from bidual.training.train import Trained
 
 
 class Certified(BaseEstimator):
@@ -13,6 +22,9 @@ class Certified(BaseEstimator):
 
     network_: Network
     certificate_: Certificate
+    history_: list[HistoryEntry]
+    n_iter_: int
+    status_: str
 
     @property
     def objective_(self) -> float:
@@ -45,8 +57,51 @@ class Certified(BaseEstimator):
         self._certificate()
         return self.network_.n_neurons
 
+    def _adopt(self, trained: Trained) -> None:
+        """Set the fitted attributes."""
+        self.network_ = trained.network
+        self.certificate_ = trained.certificate.labelled(getattr(self, "classes_", None))
+        self.history_ = trained.history
+        self.n_iter_ = trained.n_iter
+        self.status_ = trained.status
+        self._objective = trained.objective
+
+    def _warn_unless(self, tol: float, status: str, advice: str) -> None:
+        """Say so, with the numbers, when the proven gap is larger than asked for."""
+        if self.gap_ > tol:
+            warnings.warn(
+                f"the relative gap {self.gap_:.2e} is above tol={tol:g} ({status}): objective {self.objective_:.6g}, "
+                f"lower bound {self.lower_bound_:.6g}; {advice}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
     def _certificate(self) -> Certificate:
         # Properties must look absent, not broken, before fit (hasattr is how scikit-learn asks).
         if not hasattr(self, "certificate_"):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
         return self.certificate_
+
+
+class Numbers(RegressorMixin):
+    """Targets that are numbers, one or several for each sample."""
+
+    _single: bool
+    #: Network outputs ``(n, ..., C)`` for new rows; the estimator has it.
+    _outputs: Callable[[Array], FloatArray]
+
+    def predict(self, X: Array) -> FloatArray:
+        """Predicted targets, in the shape of the ``y`` of fit."""
+        F = self._outputs(X)
+        return F[..., 0] if self._single else F
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def store(estimator: BaseEstimator, parameters: dict[str, Any]) -> None:
+    """Keep the arguments of ``__init__``, its ``locals()``, as they are."""
+    vars(estimator).update({k: v for k, v in parameters.items() if k not in ("self", "__class__")})

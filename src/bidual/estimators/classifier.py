@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import accuracy_score
 
-from bidual._typing import Array
+from bidual._util.data import validate_data
+from bidual._util.typing import Array
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU, Encoded
+from bidual.estimators.certified import store
 from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, get_loss
 from bidual.networks import Network
-from bidual.targets import encode_labels
+from bidual.training.targets import check_data, encode_labels
 
 
 class ReLUClassifier(LabelScores, BaseReLU):
@@ -97,38 +100,10 @@ class ReLUClassifier(LabelScores, BaseReLU):
         device: str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.class_weight = class_weight
-        super().__init__(
-            beta,
-            loss,
-            architecture,
-            activation,
-            method,
-            n_patterns,
-            gates,
-            bias,
-            fit_intercept,
-            tol,
-            max_iter,
-            time_limit,
-            max_neurons,
-            audit,
-            prove,
-            warm_start,
-            random_state,
-            verbose,
-            backend,
-            device,
-            checkpoint,
-        )
+        store(self, locals())
 
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLUClassifier:
-        """Train on ``X (n, d)`` and labels ``y (n,)`` of any type."""
-        self._fit(X, y, sample_weight)
-        return self
-
-    def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
-        X, y = self._check_data(X, y)
+    def _encode(self, architecture: Architecture, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
+        X, y = check_data(architecture, X, y, partial(validate_data, self), self.activation)
         loss, classes, Y = encode_labels(get_loss(self.loss), y)
         if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
             raise ValueError("warm_start needs the classes of the previous fit; y has others")

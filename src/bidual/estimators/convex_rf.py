@@ -11,13 +11,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number, check_seed
-from bidual._data import validate_data
-from bidual._typing import Array
-from bidual.filter_bank import FilterBank, PatchGrid, draw_patches, normalise, zca
+from bidual._util.checks import check_number, check_seed
+from bidual._util.data import validate_data
+from bidual._util.progress import note
+from bidual._util.ranges import check_range
+from bidual._util.typing import Array
+from bidual.estimators.filter_bank import FilterBank, PatchGrid, draw_patches, normalise, zca
 from bidual.geometry.extreme_points import extreme_points
-from bidual.progress import note
-from bidual.ranges import check_range
 
 #: Patches from which the whitening is estimated, if there are not more filters.
 _WHITENING_PATCHES = 10_000

@@ -16,16 +16,17 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
-from bidual._checks import shown
-from bidual._data import check_weights
-from bidual._typing import Array, BoolArray, FloatArray
+from bidual._util.checks import shown
+from bidual._util.data import check_weights
+from bidual._util.progress import task
+from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU
+from bidual.estimators.certified import store
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.regressor import ReLURegressor
 from bidual.losses import Loss
-from bidual.paths import beta_grid, fixed_seed, trace
-from bidual.progress import task
+from bidual.training.paths import beta_grid, fixed_seed, trace
 
 #: Parameters of the cross-validation itself; the others are those of the plain estimator.
 _OWN = ("betas", "n_betas", "beta_min_ratio", "cv", "scoring", "n_jobs", "one_standard_error")
@@ -61,10 +62,11 @@ class CrossValidated(BaseReLU):
         ends that with the best network so far.
         """
         plain = self._estimator()
+        plain._check_parameters()
         data = plain._pose(X, y, sample_weight)  # validates everything before any work
         if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {shown(self.n_jobs)}")
-        betas = beta_grid(data, self.betas, self.n_betas, self.beta_min_ratio, plain.random_state)
+        betas = beta_grid(data, self.betas, self.n_betas, self.beta_min_ratio, plain._how()["options"])
         X, y, groups = indexable(X, y, groups)
         weight = None if sample_weight is None else check_weights(sample_weight, X)
         splitter = check_cv(self.cv, y, classifier=isinstance(plain, ReLUClassifier))
@@ -89,7 +91,7 @@ class CrossValidated(BaseReLU):
         self.converged_ = np.column_stack([converged for _, converged in folds])
         self._choose()
         self._warn_of_folds()
-        plain.set_params(beta=self.beta_)._train(data.at(self.beta_))
+        plain.set_params(beta=self.beta_)._finish(data.at(self.beta_).train(**plain._how()))
         self.__dict__.update({name: value for name, value in vars(plain).items() if name not in plain.get_params()})
         return self
 
@@ -136,7 +138,7 @@ def _fold(
     X_train, X_test, y_train, y_test = (_safe_indexing(a, i) for a in (X, y) for i in (train, test))
     data = estimator._pose(X_train, y_train, None if weight is None else weight[train])
     extra = {} if weight is None or not _takes_weights(scorer) else {"sample_weight": weight[test]}
-    options = replace(estimator._options(), prove=False)
+    options = replace(estimator._how()["options"], prove=False)
     path = trace(data, betas, estimator.method, options, estimator.activation)
     if path.interrupted:  # a beta cannot be chosen
         raise KeyboardInterrupt
@@ -237,7 +239,7 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        _store(self, locals())
+        store(self, locals())
 
 
 class ReLUClassifierCV(CrossValidated, ReLUClassifier):
@@ -298,9 +300,4 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        _store(self, locals())
-
-
-def _store(estimator: Any, parameters: dict[str, Any]) -> None:
-    """Keep the arguments of ``__init__`` as they are."""
-    estimator.__dict__.update({k: v for k, v in parameters.items() if k not in ("self", "__class__")})
+        store(self, locals())

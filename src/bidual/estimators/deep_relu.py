@@ -9,15 +9,15 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number
-from bidual._data import validate_data
-from bidual._typing import Array, FloatArray
+from bidual._util.checks import check_number
+from bidual._util.data import validate_data
+from bidual._util.typing import Array, FloatArray
 from bidual.closed_form.deep_relu import train_classes
 from bidual.estimators.certified import Certified
 from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, Squared, encode_classes, get_loss
 from bidual.networks import DeepNetwork
-from bidual.targets import encode_labels
+from bidual.training.targets import encode_labels
 
 
 class DeepReLUClassifier(LabelScores, Certified):

@@ -10,8 +10,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
-from bidual._data import check_weights
-from bidual._typing import Array, FloatArray
+from bidual._util.data import check_weights
+from bidual._util.typing import Array, FloatArray
 from bidual.losses import Loss, get_loss
 
 

@@ -11,9 +11,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number, check_seed
-from bidual._data import check_labels, validate_data
-from bidual._typing import Array, FloatArray
+from bidual._util.checks import check_number, check_seed
+from bidual._util.data import check_labels, validate_data
+from bidual._util.progress import note
+from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Parallel
 from bidual.estimators.base import BaseReLU
 from bidual.estimators.certified import Certified
@@ -21,7 +22,6 @@ from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.labels import has_probabilities
 from bidual.estimators.regressor import ReLURegressor
 from bidual.networks.layerwise import LayerwiseNetwork, stage_features
-from bidual.progress import note
 
 
 class Layerwise(Certified):

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import time
-import warnings
+from math import prod
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number, check_time_limit, check_verbose
-from bidual._data import check_weights, validate_data
-from bidual._typing import Array, FloatArray
-from bidual.closed_form.certify import certificate_of
+from bidual._util.checks import check_number, check_time_limit, check_verbose
+from bidual._util.data import check_weights, normalise_weights, validate_data
+from bidual._util.memory import require_memory
+from bidual._util.patches import Sizes, Window, check_sizes
+from bidual._util.progress import task
+from bidual._util.ranges import check_range
+from bidual._util.typing import Array, FloatArray
+from bidual.bounds import ByFormula, Certificate
 from bidual.closed_form.linear_conv import Filters, FourierFilters, fit_filters
-from bidual.estimators.certified import Certified
-from bidual.networks import ConvolutionalNetwork, normalise_weights
-from bidual.patches import Sizes, Window, check_sizes
-from bidual.progress import task
-from bidual.ranges import check_range
+from bidual.estimators.certified import Certified, Numbers
+from bidual.networks import ConvolutionalNetwork
+
+#: Copies of the weights on all patches that a step makes.
+_COPIES = 8
 
 
-class LinearConvRegressor(RegressorMixin, Certified):
+class LinearConvRegressor(Numbers, Certified):
     r"""A linear convolutional network, trained to the global optimum of its weight-decay objective (003 sec. 4.2, 4.3).
 
     .. math:: \min_{u, \alpha, b} \; \sum_i \frac{w_i}2 \Big\| \sum_{j,k} (x_{ik}^T u_j) \alpha_{jk} + b - y_i \Big\|^2
@@ -149,23 +150,16 @@ class LinearConvRegressor(RegressorMixin, Certified):
             (coef[0], float(found.intercept[0])) if self._single else (coef, np.asarray(found.intercept))
         )
         objective = self.network_.objective(X, Y, beta=beta, sample_weight=w)
-        self.certificate_ = certificate_of(
+        self.certificate_ = Certificate.of(
             objective,
-            found.lower_bound,
+            ByFormula(found.lower_bound, found.oracle, found.oracle),
+            scope="global",
             beta=beta,
             loss="squared",
             method=f"multipliers of the {'Fourier' if isinstance(filters, FourierFilters) else 'nuclear norm'} program",
             began=began,
-            oracle=(found.oracle, found.oracle),
         )
-        if self.gap_ > self.tol:
-            warnings.warn(
-                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g} ({found.status}): objective "
-                f"{self.objective_:.6g}, lower bound {self.lower_bound_:.6g}; raise max_iter or time_limit, or centre "
-                "and scale X",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._warn_unless(self.tol, found.status, "raise max_iter or time_limit, or centre and scale X")
         return self
 
     def _filters(self, shape: tuple[int, ...], n_outputs: int) -> Filters:
@@ -173,7 +167,14 @@ class LinearConvRegressor(RegressorMixin, Certified):
         size = None if self.kernel_size is None else check_sizes("kernel_size", self.kernel_size, 1)
         stride, padding = check_sizes("stride", self.stride, 1), check_sizes("padding", self.padding, 0)
         if not self.circular:
-            return Filters(Window.of(size, stride, padding, len(shape)), shape, n_outputs)
+            window = Window.of(size, stride, padding, len(shape))
+            K, h = prod(window.grid(shape)), window.size(shape)
+            require_memory(
+                8 * (_COPIES * K * h * n_outputs + window.padded(shape)),
+                f"a filter bank of {K:,} positions with {h:,} weights each",
+                "Use less padding, a larger stride or a smaller kernel_size.",
+            )
+            return Filters(window, shape, n_outputs)
         if np.any(np.not_equal(stride, 1)) or np.any(padding):
             raise ValueError("circular patches have stride=1 and padding=0")
         axes = 2 if len(shape) == 4 or (size is not None and np.ndim(size) and np.size(size) == 2) else 1
@@ -182,15 +183,7 @@ class LinearConvRegressor(RegressorMixin, Certified):
         window.grid(shape)  # raises if it is too large
         return (FourierFilters if window.kernel == space else Filters)(window, shape, n_outputs)
 
-    def predict(self, X: Array) -> FloatArray:
-        """Predicted targets, in the shape of the ``y`` of fit."""
+    def _outputs(self, X: Array) -> FloatArray:
         check_is_fitted(self, "network_")
         X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=True)
-        F = self.network_.forward(self.network_.check_inputs(X))
-        return F[:, 0] if self._single else F
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
+        return self.network_.forward(self.network_.check_inputs(X))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number
-from bidual._data import check_weights, validate_data
-from bidual._typing import Array, FloatArray
-from bidual._watch import watching
+from bidual._util.checks import check_number
+from bidual._util.data import check_weights, validate_data
+from bidual._util.typing import Array, FloatArray
+from bidual._util.watch import watching
 from bidual.closed_form.deep_linear import LinearOptions, train_linear
-from bidual.estimators.certified import Certified
+from bidual.estimators.certified import Certified, Numbers
 from bidual.networks import DeepNetwork
 
 
-class LinearNetRegressor(RegressorMixin, Certified):
+class LinearNetRegressor(Numbers, Certified):
     r"""A linear network of any depth, trained to the global optimum of its weight-decay objective (001 sec. 2, 3).
 
     .. math:: \min_{W_1, \ldots, W_L, b} \; \sum_i \frac{w_i}{2} \| x_i W_1 \cdots W_L + b - y_i \|^2
@@ -128,24 +124,10 @@ class LinearNetRegressor(RegressorMixin, Certified):
         b = np.zeros(W.shape[1]) if b is None else b
         self.coef_, self.intercept_ = (W[:, 0], float(b[0])) if self._single else (W.T, b)
         self.rank_ = int((np.abs(self.network_.layers[-1]).max(axis=1) > 0).sum())
-        if self.gap_ > self.tol:
-            advice = "raise max_iter" if self.depth == 2 else "more than two layers have no proof with several targets"
-            warnings.warn(
-                f"the relative gap {self.gap_:.2e} is above tol={self.tol:g} ({self.status_}): objective "
-                f"{self.objective_:.6g}, lower bound {self.lower_bound_:.6g}; {advice}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        advice = "raise max_iter" if self.depth == 2 else "more than two layers have no proof with several targets"
+        self._warn_unless(self.tol, self.status_, advice)
         return self
 
-    def predict(self, X: Array) -> FloatArray:
-        """Predicted targets, in the shape of the ``y`` of fit."""
+    def _outputs(self, X: Array) -> FloatArray:
         check_is_fitted(self, "network_")
-        F = self.network_.forward(validate_data(self, X, reset=False, dtype=np.float64))
-        return F[:, 0] if self._single else F
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
+        return self.network_.forward(validate_data(self, X, reset=False, dtype=np.float64))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number
-from bidual._data import check_weights, validate_data
-from bidual._typing import Array, FloatArray
-from bidual.networks.base import normalise_weights
-from bidual.ranges import check_range
-from bidual.tangent import ntk
+from bidual._util.checks import check_number
+from bidual._util.data import check_weights, normalise_weights, validate_data
+from bidual._util.ranges import check_range
+from bidual._util.typing import Array, FloatArray
+from bidual.estimators.certified import Numbers
+from bidual.study.tangent import ntk
 
 
-class NTKRegressor(RegressorMixin, BaseEstimator):
+class NTKRegressor(Numbers, BaseEstimator):
     r"""Kernel ridge regression with the neural tangent kernel of two-layer ReLU networks (004 sec. 7).
 
     .. math:: \min_{f, b} \; \sum_i \frac{w_i}{2} (f(x_i) + b - y_i)^2 + \frac\beta2 \|f\|_K^2,
@@ -83,12 +82,6 @@ class NTKRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "dual_coef_")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return ntk(X, self.X_fit_, bias=self.bias) @ self.dual_coef_ + self.intercept_
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 def _ridge(K: FloatArray, right: FloatArray, beta: float) -> FloatArray:

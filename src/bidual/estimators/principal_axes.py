@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._data import validate_data
-from bidual._typing import Array, FloatArray
-from bidual.estimators.large import is_dask
+from bidual._util.data import validate_data
+from bidual._util.typing import Array, FloatArray
+from bidual.training.targets import is_dask
 
 #: Rows of one piece.
 PIECE = 8192

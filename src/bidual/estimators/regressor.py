@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
+from functools import partial
 
-import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import Tags
 
-from bidual._typing import Array, FloatArray
+from bidual._util.data import validate_data
+from bidual._util.typing import Array
 from bidual.architectures import Architecture
 from bidual.estimators.base import BaseReLU, Encoded
-from bidual.losses import Loss, get_loss
-from bidual.networks import Network
+from bidual.estimators.certified import Numbers
+from bidual.losses import get_loss
+from bidual.training.targets import check_data
 
 
-class ReLURegressor(RegressorMixin, BaseReLU):
+class ReLURegressor(Numbers, BaseReLU):
     r"""A ReLU network trained to the global optimum of its weight-decay objective.
 
     .. math:: \min_{m,\, u,\, \alpha,\, b} \; \sum_i w_i \, \ell(f(x_i), y_i)
@@ -31,7 +30,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         Weight decay. ``beta=0`` asks for the network of smallest penalty that fits the data exactly (003 eq. 6);
         the objective is then that penalty.
     loss : str or Loss, default="squared"
-        "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`.
+        The name of a loss for numbers ("squared", "huber", "absolute", "quantile", ...), or an object from
+        :mod:`bidual.losses`.
     architecture : str or Architecture, default="two_layer"
         "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`. With
         :class:`~bidual.Convolutional`, X holds images, sequences or patches.
@@ -75,7 +75,7 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         Whether "adaptive" checks its gap by a wider search before it says that it is done; "auto": if ``tol <= 1e-3``.
     prove : "auto", False or float, default="auto"
         Seconds for proving a lower bound once training is done: the strongest oracle that applies
-        (:mod:`bidual.certificates.oracle`) bounds the dual constraint. "auto" takes as long as training took, at least
+        (:mod:`bidual.bounds.oracle`) bounds the dual constraint. "auto" takes as long as training took, at least
         one second; never beyond ``time_limit``. False leaves it at a bound by norms, which costs nothing.
     warm_start : bool, default=False
         Start from the network of the previous fit ("sampled": its patterns are added; "gated": its gates, unless
@@ -87,7 +87,8 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         How activation="gated" is trained on many rows: in blocks, in bounded memory, by compiled loops ("numpy") or on
         a device of torch. "auto" does so from 10,000 targets (rows times outputs) on, and for dask arrays, whose rows
         stay on the cluster; a name does so whatever the size. X may be a memory map
-        (``np.load("X.npy", mmap_mode="r")``) of any numeric type; it is not copied. See :mod:`bidual.large`.
+        (``np.load("X.npy", mmap_mode="r")``) of any numeric type; it is not copied. See
+        :mod:`bidual.training.row_blocks`.
     device : str or None, default=None
         Of backend="torch": "cpu", "cuda", "mps".
     checkpoint : path or None, default=None
@@ -132,72 +133,14 @@ class ReLURegressor(RegressorMixin, BaseReLU):
     (True, 'global')
     """
 
-    def __init__(
-        self,
-        beta: float = 1e-3,
-        *,
-        loss: str | Loss = "squared",
-        architecture: str | Architecture = "two_layer",
-        activation: str = "relu",
-        method: str = "adaptive",
-        n_patterns: int | None = None,
-        gates: Array | Network | BaseReLU | str | None = None,
-        bias: bool = True,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        max_neurons: int | None = None,
-        audit: bool | str = "auto",
-        prove: float | bool | str = "auto",
-        warm_start: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        backend: str = "auto",
-        device: str | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> None:
-        super().__init__(
-            beta,
-            loss,
-            architecture,
-            activation,
-            method,
-            n_patterns,
-            gates,
-            bias,
-            fit_intercept,
-            tol,
-            max_iter,
-            time_limit,
-            max_neurons,
-            audit,
-            prove,
-            warm_start,
-            random_state,
-            verbose,
-            backend,
-            device,
-            checkpoint,
-        )
-
-    def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> ReLURegressor:
-        """Train on ``X (n, d)`` and targets ``y``, ``(n,)`` or ``(n, C)``; images and sequences have more axes."""
-        self._fit(X, y, sample_weight)
-        return self
-
-    def _encode(self, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
+    def _encode(self, architecture: Architecture, X: Array, y: Array, sample_weight: Array | None) -> Encoded:
         loss = get_loss(self.loss)
         if loss.classification:
             raise ValueError(f"the loss {loss.name!r} is for classes: use ReLUClassifier, or a regression loss")
-        X, y = self._check_data(X, y, multi_output=True, y_numeric=True)
+        check = partial(validate_data, self)
+        X, y = check_data(architecture, X, y, check, self.activation, multi_output=True, y_numeric=True)
         self._single = y.ndim == 1
         return X, loss.encode(y), loss, sample_weight
-
-    def predict(self, X: Array) -> FloatArray:
-        """Predicted targets, in the shape of the ``y`` of fit."""
-        F = self._outputs(X)
-        return F[..., 0] if self._single else F
 
     def score(self, X: Array, y: Array, sample_weight: Array | None = None) -> float:
         """R² of the predictions."""
@@ -205,9 +148,3 @@ class ReLURegressor(RegressorMixin, BaseReLU):
         if stacked is None:
             return super().score(X, y, sample_weight)
         return float(r2_score(stacked[0], stacked[1], sample_weight=stacked[2]))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags

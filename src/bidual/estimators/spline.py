@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._checks import check_number, check_time_limit, check_verbose
-from bidual._data import check_weights, validate_data
-from bidual._typing import Array, FloatArray
-from bidual.estimators.certified import Certified
+from bidual._util.checks import check_number, check_time_limit, check_verbose
+from bidual._util.data import check_weights, validate_data
+from bidual._util.typing import Array, FloatArray
+from bidual.estimators.certified import Certified, Numbers, store
 from bidual.estimators.labels import LabelScores
 from bidual.losses import Loss, get_loss
 from bidual.networks import TwoLayerNetwork
-from bidual.solvers.base import HistoryEntry, Options
-from bidual.targets import encode_labels
+from bidual.solvers.base import Options
+from bidual.training.targets import encode_labels
 
 
 class BaseSpline(Certified):
@@ -25,11 +23,16 @@ class BaseSpline(Certified):
 
     network_: TwoLayerNetwork
     loss_: Loss
-    history_: list[HistoryEntry]
-    n_iter_: int
 
     def __init__(
-        self, beta: float, loss: str | Loss, tol: float, max_iter: int, time_limit: float | None, verbose: int
+        self,
+        beta: float = 1e-3,
+        *,
+        loss: str | Loss = "squared",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        verbose: int = 0,
     ) -> None:
         self.beta = beta
         self.loss = loss
@@ -52,11 +55,7 @@ class BaseSpline(Certified):
         options = Options(tol=self.tol, max_iter=self.max_iter, time_limit=self.time_limit, verbose=int(self.verbose))
         trained = train_spline(X, Y, sample_weight, loss=loss, beta=float(self.beta), options=options)
         self.loss_ = loss
-        assert isinstance(trained.network, TwoLayerNetwork)
-        self.network_ = trained.network
-        self.certificate_ = trained.certificate.labelled(getattr(self, "classes_", None))
-        self.history_ = trained.history
-        self.n_iter_, self.status_ = trained.n_iter, trained.status
+        self._adopt(trained)
         trained.warn_unless(self.tol, stacklevel=3)
         if self.verbose:
             print(self.certificate_, flush=True)
@@ -67,7 +66,7 @@ class BaseSpline(Certified):
         return self.network_.forward(validate_data(self, X, reset=False, dtype=np.float64))
 
 
-class SplineRegressor(RegressorMixin, BaseSpline):
+class SplineRegressor(Numbers, BaseSpline):
     r"""A ReLU network with free biases on one input, trained to the global optimum: a linear spline (004).
 
     .. math:: \min_{m,\, u,\, b,\, \alpha} \; \sum_i w_i \, \ell(f(x_i), y_i)
@@ -84,8 +83,8 @@ class SplineRegressor(RegressorMixin, BaseSpline):
     beta : float, default=1e-3
         Weight decay of the mean loss. ``beta=0`` asks for the network of smallest penalty through all the data.
     loss : str or Loss, default="squared"
-        "squared", "huber", "absolute", "quantile", or an object from :mod:`bidual.losses`; one of your own must be
-        smooth or have a ``dual_box``.
+        The name of a loss for numbers ("squared", "huber", "absolute", "quantile", ...), or an object from
+        :mod:`bidual.losses`; one of your own must be smooth or have a ``dual_box``.
     tol : float, default=1e-6
         Relative gap to reach.
     max_iter : int, default=100
@@ -127,18 +126,6 @@ class SplineRegressor(RegressorMixin, BaseSpline):
     (2, 'global', True)
     """
 
-    def __init__(
-        self,
-        beta: float = 1e-3,
-        *,
-        loss: str | Loss = "squared",
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(beta, loss, tol, max_iter, time_limit, verbose)
-
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> SplineRegressor:
         """Train on ``X``, one column or rows on a line, and targets ``y``, ``(n,)`` or ``(n, C)``."""
         loss = get_loss(self.loss)
@@ -148,17 +135,6 @@ class SplineRegressor(RegressorMixin, BaseSpline):
         self._single = y.ndim == 1
         self._train(X, loss.encode(y), loss, sample_weight)
         return self
-
-    def predict(self, X: Array) -> FloatArray:
-        """Predicted targets, in the shape of the ``y`` of fit."""
-        F = self._outputs(X)
-        return F[:, 0] if self._single else F
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
 
 
 class SplineClassifier(LabelScores, BaseSpline):
@@ -213,8 +189,7 @@ class SplineClassifier(LabelScores, BaseSpline):
         time_limit: float | None = None,
         verbose: int = 0,
     ) -> None:
-        self.class_weight = class_weight
-        super().__init__(beta, loss, tol, max_iter, time_limit, verbose)
+        store(self, locals())
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> SplineClassifier:
         """Train on ``X``, one column or rows on a line, and labels ``y (n,)`` of any type."""

@@ -8,7 +8,6 @@ from bidual.geometry.relaxation import (
     relaxed_neurons,
     relaxed_neurons_joint,
 )
-from bidual.geometry.representer import Representers, representers
 from bidual.geometry.simplex import Projections, project_on_cone, project_on_hull
 from bidual.geometry.spike_free import SpikeFree, is_spike_free, spike_factor
 
@@ -17,7 +16,6 @@ __all__ = [
     "ExtremePoints",
     "Projections",
     "RelaxedNeurons",
-    "Representers",
     "SpikeFree",
     "extreme_point",
     "extreme_points",
@@ -28,7 +26,6 @@ __all__ = [
     "relaxed_neuron_free_bias",
     "relaxed_neurons",
     "relaxed_neurons_joint",
-    "representers",
     "spike_factor",
     "support_function",
 ]

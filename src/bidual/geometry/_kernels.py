@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._jit import JIT
+from bidual._util.jit import JIT
 
 #: A column this close to the span of the passive ones, relative to its length squared, is not added to them.
 DEPENDENT = 1e-12

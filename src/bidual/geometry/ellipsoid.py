@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.arrangements import enumerate_patterns
 from bidual.geometry.simplex import project_on_cone
 

@@ -14,7 +14,7 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._typing import Array, BoolArray, FloatArray
+from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual.arrangements import few_patterns
 from bidual.geometry.simplex import project_on_cone, project_on_hull
 

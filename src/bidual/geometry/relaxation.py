@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.geometry.simplex import project_on_cone
 
 #: Rounds of the alternating search with several outputs.

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._cores import over_pieces
-from bidual._typing import Array, FloatArray, IntArray
+from bidual._util.cores import over_pieces
+from bidual._util.typing import Array, FloatArray, IntArray
 
 #: Points that may join the candidates of a target in one round.
 _JOIN = 48

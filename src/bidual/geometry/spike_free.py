@@ -37,7 +37,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from bidual._typing import Array, FloatArray, IntArray
+from bidual._util.typing import Array, FloatArray, IntArray
 
 #: What counts as zero: the sine of an angle between rows, a cosine off the diagonal.
 TOL = 1e-9

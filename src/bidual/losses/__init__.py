@@ -4,49 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from bidual._checks import shown
-from bidual._typing import Array, FloatArray
-from bidual.losses.base import ConeForm, DualBox, Loss
-from bidual.losses.classification import Hinge, Logistic, Margin, MarginLoss, Softmax, SquaredHinge
-from bidual.losses.regression import Absolute, ExactFit, Huber, Quantile, RegressionLoss, Squared
+from bidual._util.checks import shown
+from bidual._util.typing import Array, FloatArray
+from bidual.losses import base, classification, regression
+from bidual.losses.base import *  # noqa: F403 -- each module lists its own public names
+from bidual.losses.base import Loss
+from bidual.losses.classification import *  # noqa: F403
+from bidual.losses.classification import SquaredHinge
+from bidual.losses.regression import *  # noqa: F403
 
-LOSSES: dict[str, type[Loss]] = {
-    cls.name: cls
-    for cls in (
-        Squared,
-        Huber,
-        Absolute,
-        Quantile,
-        Logistic,
-        Softmax,
-        Hinge,
-        SquaredHinge,
-        ExactFit,
-        Margin,
-    )
-}
+#: The losses of this library by name; those of users are in ``Loss.registry`` as well.
+LOSSES: dict[str, type[Loss]] = dict(Loss.registry)
 
-__all__ = [
-    "LOSSES",
-    "Absolute",
-    "ConeForm",
-    "DualBox",
-    "ExactFit",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "Margin",
-    "MarginLoss",
-    "Quantile",
-    "RegressionLoss",
-    "Softmax",
-    "Squared",
-    "SquaredHinge",
-    "encode_classes",
-    "get_loss",
-    "loss_from_dict",
-]
+__all__ = ["LOSSES", "encode_classes", "get_loss", "loss_from_dict"]
+__all__ += base.__all__
+__all__ += classification.__all__
+__all__ += regression.__all__
 
 
 def get_loss(loss: str | Loss) -> Loss:

@@ -22,9 +22,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._checks import as_numbers
-from bidual._registry import Registry
-from bidual._typing import Array, FloatArray
+from bidual._util.checks import as_numbers
+from bidual._util.registry import Registry
+from bidual._util.typing import Array, FloatArray
+
+__all__ = ["ConeForm", "DualBox", "Loss"]
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,40 @@ class ConeForm:
 
 @dataclass(frozen=True)
 class DualBox:
-    r"""A conjugate :math:`\ell^*(v) = \tfrac q2 \|v\|^2 + v^T y` on the box :math:`l \le v \le h`, infinite outside.
+    r"""A conjugate :math:`\ell^*(v) = \tfrac q2 \|v\|^2 + v^T y + \kappa \|v\|_1` on a box, infinite outside.
 
-    The losses that are piecewise linear or quadratic are all of this form; the bounds have the shape of ``Y`` and may
-    be infinite.
+    The losses that are piecewise linear or quadratic are of this form. The box :math:`l \le v \le h` holds zero; its
+    bounds have the shape of ``Y`` and may be infinite. Residuals up to the ``threshold`` :math:`\kappa` cost nothing.
     """
 
     lower: FloatArray
     upper: FloatArray
     curvature: float
+    threshold: float = 0.0
+
+    def slopes(self, E: FloatArray, epsilon: float = 0.0) -> FloatArray:
+        r"""The slopes at residuals ``E`` of the loss that has :math:`\tfrac\epsilon2 \|v\|^2` more in its conjugate.
+
+        :math:`\operatorname{argmax}_v \; v^T e - \kappa \|v\|_1 - \tfrac{q + \epsilon}2 \|v\|^2` over the box, for
+        :math:`q + \epsilon > 0`.
+        """
+        beyond = E - np.clip(E, -self.threshold, self.threshold)
+        return np.clip(beyond / (self.curvature + epsilon), self.lower, self.upper)
+
+    def sided(self, Y: FloatArray) -> tuple[FloatArray, DualBox]:
+        r"""Targets ``(k n, C)`` and a box without threshold whose losses add up, k rows in turn, to those of the rows.
+
+        A threshold makes k = 2 of every row, as :math:`v = v_+ - v_-`: one side with the target :math:`y + \kappa` and
+        :math:`0 \le v \le h`, one with :math:`y - \kappa` and :math:`l \le v \le 0`.
+        """
+        if self.threshold == 0.0:
+            return Y, self
+        k, zero = self.threshold, np.zeros_like(Y)
+        lower, upper, targets = (
+            np.stack(pair, axis=1).reshape(-1, Y.shape[1])
+            for pair in ((zero, self.lower), (self.upper, zero), (Y + k, Y - k))
+        )
+        return targets, DualBox(lower, upper, self.curvature)
 
 
 class Loss(ABC):

@@ -13,8 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, softmax, xlog1py, xlogy
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.losses.base import ConeForm, DualBox, Loss
+
+__all__ = ["Hinge", "Logistic", "Margin", "MarginLoss", "Softmax", "SquaredHinge"]
 
 _EPS = float(np.finfo(float).eps)
 

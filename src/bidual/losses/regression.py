@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.losses.base import ConeForm, DualBox, Loss
+
+__all__ = ["Absolute", "EpsilonInsensitive", "ExactFit", "Huber", "Quantile", "RegressionLoss", "Squared", "Tube"]
 
 
 def _entrywise(w: FloatArray, Y: FloatArray) -> FloatArray:
@@ -185,6 +187,118 @@ class Absolute(Quantile):
 
     def _slopes(self) -> tuple[float, float]:
         return 1.0, 1.0
+
+
+class EpsilonInsensitive(RegressionLoss):
+    r"""The loss of support vector regression, :math:`(|f - y| - \epsilon)_+`.
+
+    Conjugate :math:`v y + \epsilon |v|` on :math:`|v| \le 1`.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        Residuals up to this size cost nothing, in units of the target.
+    """
+
+    name = "epsilon_insensitive"
+
+    def __init__(self, epsilon: float = 0.1) -> None:
+        if not (np.isfinite(epsilon) and epsilon >= 0):
+            raise ValueError(f"epsilon of the epsilon-insensitive loss must not be negative, got {epsilon!r}")
+        self.epsilon = float(epsilon)
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.maximum(np.abs(F - Y) - self.epsilon, 0.0).sum(axis=1)
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.where(np.abs(F - Y) > self.epsilon, np.sign(F - Y), 0.0)
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.where(np.abs(V) <= 1.0, V * Y + self.epsilon * np.abs(V), np.inf).sum(axis=1)
+
+    def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.clip(V, -1.0, 1.0)
+
+    def limit(self) -> Loss:
+        return Tube(self.epsilon) if self.epsilon > 0 else ExactFit()
+
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return EpsilonInsensitive(self.epsilon / t), 1
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return DualBox(np.full(Y.shape, -1.0), np.full(Y.shape, 1.0), 0.0, threshold=self.epsilon)
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        # t >= e - epsilon, t >= -e - epsilon, t >= 0
+        k = Y.size
+        eye, zero = sp.eye_array(k), sp.csc_array((k, k))
+        return ConeForm(
+            offset=Y,
+            quadratic_e=np.zeros(k),
+            quadratic_t=np.zeros(k),
+            linear_t=_entrywise(w, Y),
+            G_e=sp.csc_array(sp.vstack([eye, -eye, zero])),
+            G_t=sp.csc_array(sp.vstack([-eye, -eye, -eye])),
+            h=np.concatenate([np.full(2 * k, self.epsilon), np.zeros(k)]),
+            cones=(("nonnegative", 3 * k),),
+        )
+
+
+class Tube(RegressionLoss):
+    r"""The indicator of :math:`|f - y| \le \epsilon`, the limit of the epsilon-insensitive loss.
+
+    It asks for the smallest network in the tube around the targets; conjugate :math:`v y + \epsilon |v|`.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        Largest residual, in units of the target.
+    tol : float, default=1e-6
+        How much more, relative to ``max|y|``, still counts as inside in :meth:`rows`.
+    """
+
+    name = "tube"
+    finite = False
+    full_domain = True
+
+    def __init__(self, epsilon: float = 0.1, tol: float = 1e-6) -> None:
+        if not (np.isfinite(epsilon) and epsilon > 0):
+            raise ValueError(f"epsilon of a tube must be positive, got {epsilon!r}; without one use ExactFit")
+        self.epsilon, self.tol = float(epsilon), float(tol)
+
+    def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        allowed = self.epsilon + self.tol * float(np.abs(Y).max(initial=0.0))
+        return np.where((np.abs(F - Y) <= allowed).all(axis=1), 0.0, np.inf)
+
+    def row_gradients(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.zeros_like(F)
+
+    def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:
+        return (V * Y + self.epsilon * np.abs(V)).sum(axis=1)
+
+    def limit(self) -> Loss:
+        return self
+
+    def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.clip(F, Y - self.epsilon, Y + self.epsilon)
+
+    def rescaled(self, t: float) -> tuple[Loss, int]:
+        return Tube(self.epsilon / t, self.tol), 0
+
+    def dual_box(self, Y: FloatArray) -> DualBox:
+        return DualBox(np.full(Y.shape, -np.inf), np.full(Y.shape, np.inf), 0.0, threshold=self.epsilon)
+
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        k = Y.size
+        eye = sp.eye_array(k)
+        return ConeForm(
+            offset=Y,
+            quadratic_e=np.zeros(k),
+            G_e=sp.csc_array(sp.vstack([eye, -eye])),
+            G_t=sp.csc_array((2 * k, 0)),
+            h=np.full(2 * k, self.epsilon),
+            cones=(("nonnegative", 2 * k),),
+        )
 
 
 class ExactFit(RegressionLoss):

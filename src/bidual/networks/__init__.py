@@ -1,9 +1,8 @@
 """Network objects, their files, and conversions."""
 
-from bidual.networks.base import FORMAT_VERSION, Network, normalise_weights
+from bidual.networks.base import FORMAT_VERSION, Network
 from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convert import (
-    as_network,
     from_arrays,
     from_joblib,
     from_onnx,
@@ -15,6 +14,7 @@ from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.layerwise import LayerwiseNetwork
+from bidual.networks.leaky import LeakyReLUNetwork
 from bidual.networks.parallel import ParallelNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
@@ -25,15 +25,14 @@ __all__ = [
     "DeepNetwork",
     "GatedNetwork",
     "LayerwiseNetwork",
+    "LeakyReLUNetwork",
     "Network",
     "ParallelNetwork",
     "TwoLayerNetwork",
-    "as_network",
     "from_arrays",
     "from_joblib",
     "from_onnx",
     "from_sklearn",
     "from_torch",
     "from_torch_file",
-    "normalise_weights",
 ]

@@ -10,33 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bidual._checks import as_numbers
-from bidual._files import write_json
-from bidual._registry import Registry
-from bidual._typing import Array, FloatArray
+from bidual._util.checks import as_numbers
+from bidual._util.data import normalise_weights
+from bidual._util.files import write_json
+from bidual._util.registry import Registry
+from bidual._util.typing import Array, FloatArray
 from bidual.losses import Loss, get_loss
-from bidual.ranges import check_range
 
 if TYPE_CHECKING:
     import torch
 
+    from bidual.networks.onnx_bridge import Graph
+
 #: Version of the file format; files of a newer one are refused.
 FORMAT_VERSION = 1
-
-
-def normalise_weights(sample_weight: Array | None, n: int) -> FloatArray:
-    """Sample weights that sum to one: the mean of DESIGN's normalisation."""
-    if sample_weight is None:
-        return np.full(n, 1.0 / n)
-    weights = as_numbers("sample_weight", sample_weight)
-    if weights.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight must be finite and not negative")
-    if not weights.any():
-        raise ValueError("sample_weight is zero for every row: nothing to train on")
-    check_range(sample_weight=weights)
-    return weights / weights.sum()
 
 
 def far_from_zero(X: FloatArray) -> FloatArray | None:
@@ -132,6 +119,13 @@ class Network(ABC):
         from bidual.networks.onnx_bridge import write
 
         return write(path, self, dtype, input_shape)
+
+    def onnx_hidden(self, graph: Graph, x: str) -> str:
+        """Append what stands before a last linear layer ``output_weights``, ``intercept`` to a graph of operators.
+
+        Networks of your own override it (:class:`bidual.networks.onnx_bridge.Graph` has what it takes).
+        """
+        raise NotImplementedError(f"ONNX export of {self.kind} networks is not available: export to_torch() with torch")
 
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the hidden neurons, ``(m, d + 1)``: the gates of a gated network made from this one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -11,17 +10,8 @@ from typing import Any
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from bidual.networks.base import Network
 from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
-
-#: What :func:`as_network` takes, in words.
-ACCEPTED = (
-    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear) or (Conv, ReLU, "
-    "AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
-    "MLPRegressor or MLPClassifier with one ReLU layer, weights (hidden (m, d), output (m, C)) or (hidden, "
-    "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"
-)
 
 
 def from_torch(module: Any) -> TwoLayerNetwork | ConvolutionalNetwork:
@@ -106,28 +96,3 @@ def from_joblib(path: str | os.PathLike[str]) -> Any:
         raise
     except Exception as error:  # unpickling raises anything
         raise ValueError(f"{path} cannot be unpickled: {type(error).__name__}: {error}") from error
-
-
-def as_network(model: Any) -> Network:
-    """The network in whatever holds one (see :data:`ACCEPTED`)."""
-    if isinstance(model, str | os.PathLike):
-        if os.fspath(model).endswith((".pt", ".pth")):
-            return from_torch_file(model)
-        if os.fspath(model).endswith(".onnx"):
-            return from_onnx(model)
-        from bidual.models import load
-
-        return as_network(load(model))
-    if isinstance(model, Network):
-        return model
-    torch = sys.modules.get("torch")  # a torch module cannot be there without it
-    if torch is not None and isinstance(model, torch.nn.Module):
-        return from_torch(model)
-    if isinstance(model, MLPRegressor | MLPClassifier):
-        return from_sklearn(model)
-    if isinstance(model, Mapping | tuple | list):
-        return from_arrays(model)
-    for name in ("network_", "network"):  # estimators, and models of files
-        if isinstance(getattr(model, name, None), Network):
-            return getattr(model, name)
-    raise TypeError(f"cannot find a network in a {type(model).__name__}; accepted are {ACCEPTED}")

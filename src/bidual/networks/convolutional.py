@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bidual._checks import as_numbers
-from bidual._typing import Array, FloatArray
+from bidual._util.checks import as_numbers
+from bidual._util.patches import Sizes, Window, as_filters, fold
+from bidual._util.typing import Array, FloatArray
 from bidual.networks.base import Network
 from bidual.networks.deep import DeepNetwork
 from bidual.networks.two_layer import _finite
-from bidual.patches import Sizes, Window, as_filters, fold
 
 if TYPE_CHECKING:
     import torch

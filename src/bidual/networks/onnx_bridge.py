@@ -1,7 +1,8 @@
 """To and from ONNX. Imported only when asked for.
 
-:func:`write` builds the graph of a network (or of a whole model: scaling, network, labels) operator by operator, so
-that neither torch nor a converter is needed; each kind of network adds itself with ``body.register``.
+:func:`write` builds the graph of a network operator by operator, so that neither torch nor a converter is needed; a
+kind of network adds itself by its method ``onnx_hidden``, or with ``body.register``. Whole models (scaling,
+network, labels): :mod:`bidual.models_onnx`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from functools import singledispatch
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,9 @@ try:
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError("this needs ONNX: pip install 'bidual[onnx]'") from error
 
-from bidual._files import write_atomically
-from bidual._typing import Array, FloatArray
+from bidual._util.files import write_atomically
+from bidual._util.typing import Array, FloatArray
+from bidual._util.version import __version__
 from bidual.networks.base import Network
 from bidual.networks.batch_norm import BatchNormNetwork
 from bidual.networks.convolutional import ConvolutionalNetwork
@@ -31,20 +33,17 @@ from bidual.networks.layerwise import LayerwiseNetwork
 from bidual.networks.parallel import ParallelNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
-if TYPE_CHECKING:
-    from bidual.models import Model
-
 #: Old enough for every runtime in use, new enough for all operators in double precision.
 OPSET, IR_VERSION = 17, 8
-_TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 
 class Graph:
     """Nodes and constants of a graph under construction; methods return the name of their result."""
 
     def __init__(self, dtype: str, input_shape: tuple[int, ...]) -> None:
-        if dtype not in _TYPES:
-            raise ValueError(f"dtype must be one of {', '.join(map(repr, _TYPES))}, got {dtype!r}")
+        if dtype not in TYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(repr, TYPES))}, got {dtype!r}")
         self.dtype, self.input_shape = dtype, input_shape
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -69,14 +68,11 @@ class Graph:
 
 
 @singledispatch
-def body(network: Network, graph: Graph, x: str) -> str:
-    """Append the network to the graph, from the inputs ``x (n, d)`` to outputs ``(n, C)``."""
-    raise NotImplementedError(f"ONNX export of {network.kind} networks is not available: export to_torch() with torch")
+def body(network: Any, graph: Graph, x: str) -> str:
+    """Append the network to the graph, from the inputs ``x (n, d)`` to outputs ``(n, C)``.
 
-
-@body.register(TwoLayerNetwork)
-@body.register(BatchNormNetwork)
-def _(network: TwoLayerNetwork | BatchNormNetwork, graph: Graph, x: str) -> str:
+    Most have a linear layer after the hidden ones; others register what they have.
+    """
     return graph.affine(hidden(network, graph, x), network.output_weights, network.intercept)
 
 
@@ -88,7 +84,7 @@ def _(network: DeepNetwork, graph: Graph, x: str) -> str:
 @singledispatch
 def hidden(network: Network, graph: Graph, x: str) -> str:
     """Append what stands before the last layer."""
-    raise NotImplementedError(f"ONNX export of {network.kind} networks as a part of others is not available")
+    return network.onnx_hidden(graph, x)
 
 
 @hidden.register
@@ -119,11 +115,6 @@ def _(network: DeepNetwork, graph: Graph, x: str) -> str:
         if network.activation == "relu":
             x = graph.add("Relu", x)
     return x
-
-
-@body.register
-def _(network: ParallelNetwork, graph: Graph, x: str) -> str:
-    return graph.affine(hidden(network, graph, x), network.output_weights, network.intercept)
 
 
 @hidden.register
@@ -189,7 +180,7 @@ def _(network: GatedNetwork, graph: Graph, x: str) -> str:
         return graph.affine(x, np.zeros((d, C)), network.intercept)
     z = graph.affine(x, network.gate_weights.T, network.gate_bias)
     is_open = graph.add("GreaterOrEqual", z, graph.constant(np.zeros(())))
-    gates = graph.add("Cast", is_open, to=_TYPES[graph.dtype])
+    gates = graph.add("Cast", is_open, to=TYPES[graph.dtype])
     bias = None if network.linear_bias is None else network.linear_bias.reshape(m * C)
     maps = graph.affine(x, network.linear_weights.transpose(1, 0, 2).reshape(d, m * C), bias)
     by_gate = graph.add("Reshape", maps, graph.constant([-1, m, C], np.int64))
@@ -207,76 +198,22 @@ def write(
     graph = Graph(dtype, (network.n_inputs,) if input_shape is None else tuple(int(k) for k in input_shape))
     shape = network.output_shape((1, *graph.input_shape))[1:]
     graph.add("Identity", body(network, graph, "x"), output="y")
-    return _save(path, graph, [("y", _TYPES[dtype], ["n", *shape, network.n_outputs])], {"kind": network.kind})
+    return save_graph(path, graph, [("y", TYPES[dtype], ["n", *shape, network.n_outputs])], {"kind": network.kind})
 
 
-def write_model(path: str | os.PathLike[str], model: Model, dtype: str = "float64") -> Path:
-    """A model on raw columns: outputs ``prediction (n,)``, ``scores (n, C)``, ``probabilities`` if there are any."""
-    network, classes = model.network, model.target.classes
-    graph = Graph(dtype, (network.n_inputs,) if model.input_shape is None else model.input_shape)
-    x, kind = "x", _TYPES[dtype]
-    if model.centre is not None:
-        x = graph.add("Sub", x, graph.constant(model.centre.reshape(graph.input_shape)))
-    if model.scale is not None:
-        x = graph.add("Div", x, graph.constant(model.scale.reshape(graph.input_shape)))
-    scores = graph.add("Identity", body(network, graph, x), output="scores")
-    outputs = [("scores", kind, ["n", network.n_outputs])]
-    flat = graph.add("Squeeze", scores, graph.constant([1], np.int64)) if network.n_outputs == 1 else scores
-    if classes is None:
-        scaled = graph.add("Mul", flat, graph.constant(np.float64(model.target.scale)))
-        graph.add("Add", scaled, graph.constant(np.float64(model.target.centre)), output="prediction")
-        outputs.insert(0, ("prediction", kind, ["n"]))
-    else:
-        outputs.insert(0, ("prediction", _label(graph, flat, classes), ["n"]))
-        if _probabilities(graph, flat, model):
-            outputs.append(("probabilities", kind, ["n", len(classes)]))
-    about = {"kind": network.kind, "features": ", ".join(model.feature_names), "target": model.target.name}
-    return _save(path, graph, outputs, about)
-
-
-def _label(graph: Graph, scores: str, classes: tuple[Any, ...]) -> int:
-    """The label of the highest score, in the type of the labels."""
-    if len(classes) == 2:
-        above = graph.add("Greater", scores, graph.constant(np.zeros(())))
-        code = graph.add("Cast", above, to=TensorProto.INT64)
-    else:
-        code = graph.add("ArgMax", scores, axis=1, keepdims=0)
-    labels = np.array(classes)
-    text = labels.dtype.kind not in "biuf"
-    values = np.array([str(c) for c in classes], dtype=object) if text else labels
-    name = f"c{len(graph.constants)}"
-    graph.constants.append(numpy_helper.from_array(values, name))
-    graph.add("Gather", name, code, output="prediction", axis=0)
-    return int(graph.constants[-1].data_type)
-
-
-def _probabilities(graph: Graph, scores: str, model: Model) -> bool:
-    """Append class probabilities if the loss has them: logistic or softmax."""
-    if model.training.loss.probabilities(np.zeros((1, model.network.n_outputs))) is None:
-        return False
-    if model.network.n_outputs == 1:
-        column = graph.add("Unsqueeze", graph.add("Sigmoid", scores), graph.constant([1], np.int64))
-        rest = graph.add("Sub", graph.constant(np.ones(())), column)
-        graph.add("Concat", rest, column, output="probabilities", axis=1)
-    else:
-        graph.add("Softmax", scores, output="probabilities", axis=1)
-    return True
-
-
-def _save(path: str | os.PathLike[str], graph: Graph, outputs: list[Any], about: dict[str, str]) -> Path:
-    import bidual
-
+def save_graph(path: str | os.PathLike[str], graph: Graph, outputs: list[Any], about: dict[str, str]) -> Path:
+    """Write the graph, checked by ONNX, with facts about it."""
     proto = helper.make_graph(
         graph.nodes,
         "bidual",
-        [helper.make_tensor_value_info("x", _TYPES[graph.dtype], ["n", *graph.input_shape])],
+        [helper.make_tensor_value_info("x", TYPES[graph.dtype], ["n", *graph.input_shape])],
         [helper.make_tensor_value_info(*output) for output in outputs],
         graph.constants,
     )
     model = helper.make_model(
         proto,
         producer_name="bidual",
-        producer_version=bidual.__version__,
+        producer_version=__version__,
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
@@ -288,7 +225,7 @@ def _save(path: str | os.PathLike[str], graph: Graph, outputs: list[Any], about:
 # ---- reading -----------------------------------------------------------------------------------
 
 #: Precisions between which a Cast changes no more than rounding.
-_PRECISIONS = tuple(_TYPES.values())
+_PRECISIONS = tuple(TYPES.values())
 
 
 def read(path: str | os.PathLike[str]) -> TwoLayerNetwork:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.networks.base import Network
 from bidual.networks.two_layer import _finite
 

@@ -14,7 +14,7 @@ try:
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError("this needs PyTorch: pip install 'bidual[torch]'") from error
 
-from bidual._typing import Array
+from bidual._util.typing import Array
 
 if TYPE_CHECKING:
     from bidual.networks.batch_norm import BatchNormNetwork

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bidual._typing import Array
+from bidual._util.patches import Window, as_filters
+from bidual._util.typing import Array
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.torch_bridge import _linear, batch_norm_layer, numbers
 from bidual.networks.two_layer import TwoLayerNetwork
-from bidual.patches import Window, as_filters
 
 if TYPE_CHECKING:
     from bidual.networks.convolutional import ConvolutionalNetwork

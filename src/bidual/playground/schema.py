@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from bidual import losses
+
 #: The part of the plane that is shown: x from, to; y from, to.
 VIEW = {"x": [-3.0, 3.0], "y": [-2.0, 2.0]}
 MAX_POINTS, MAX_BODY, LARGEST = 150, 32 * 1024, 100.0
+#: The losses of each task; of classes those of the margin (for three classes the logistic one becomes softmax).
 LOSSES = {
-    "regression": ["squared", "huber", "absolute", "quantile"],
-    "classification": ["logistic", "hinge", "squared_hinge"],
+    task: [
+        name
+        for name, loss in losses.LOSSES.items()
+        if loss.finite and not loss.coupled and loss.classification == (task == "classification")
+    ]
+    for task in ("regression", "classification")
 }
 ARCHITECTURES = ["two_layer", "batch_norm", "gated"]
 

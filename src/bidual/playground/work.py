@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-import bidual
-from bidual._typing import FloatArray
-from bidual.descent import iterate
+from bidual._util.typing import FloatArray
 from bidual.models import Model, Target, Training
 from bidual.networks import FORMAT_VERSION, Network
-from bidual.paths import _pose, beta_grid, trace
 from bidual.playground.schema import VIEW, Invalid
 from bidual.plots.fit import kinks_of
 from bidual.solvers import Options
-from bidual.training import Trained, TrainingSet
+from bidual.study.descent import iterate
+from bidual.training.paths import beta_grid, trace
+from bidual.training.routing import pose_data
+from bidual.training.train import Trained, TrainingSet
 
 #: Seconds for one training, and for each of a path.
 LIMIT, PATH_LIMIT = 5.0, 1.0
@@ -49,33 +49,26 @@ class Question:
         gated = architecture == "gated"
         try:
             kind = "two_layer" if gated else architecture
-            data = _pose(X, y if classes is None else y.astype(int), None, loss, kind, request["bias"], True)
+            y = y if classes is None else y.astype(int)
+            data = pose_data(X, y, loss=loss, architecture=kind, bias=request["bias"])
         except ValueError as error:
             raise Invalid(str(error)) from error
+        assert isinstance(data, TrainingSet)
         return cls(data, task, classes, "gated" if gated else "relu")
 
     def train(self, beta: float, limit: float, start: Trained | None = None, tol: float = 1e-4) -> Trained:
         """The best network at ``beta``."""
-        options = Options(tol=tol, time_limit=limit, n_patterns=_GATES, random_state=0)
+        gates = _GATES if self.activation == "gated" else None
+        options = Options(tol=tol, time_limit=limit, n_patterns=gates, random_state=0)
         try:
             return self.data.at(beta).train("adaptive", options, start, activation=self.activation)
         except ValueError as error:  # such as a loss that gated networks do not know
             raise Invalid(str(error)) from error
 
-    def model(self, trained: Trained, beta: float) -> Model:
+    def model(self, trained: Trained) -> Model:
         """A model file's content."""
         names = ("x",) if self.task == "regression" else ("x1", "x2")
-        training = Training(
-            loss=self.data.problem.loss,
-            beta=beta,
-            bias=self.data.bias,
-            fit_intercept=True,
-            architecture=self.data.architecture.name,
-            method="adaptive",
-            n_rows=len(self.data.X),
-            version=bidual.__version__,
-            activation=self.activation,
-        )
+        training = Training.that(trained.objective, len(self.data.X), activation=self.activation)
         return Model(trained.network, names, Target("y", classes=self.classes), training, trained.certificate)
 
 
@@ -84,7 +77,7 @@ def fit(request: dict[str, Any]) -> dict[str, Any]:
     question, beta = Question.of(request), float(request["beta"])
     trained = question.train(beta, LIMIT)
     c = trained.certificate
-    model = question.model(trained, beta).to_dict()
+    model = question.model(trained).to_dict()
     return {
         "certificate": {
             "objective": c.objective,
@@ -106,7 +99,7 @@ def fit(request: dict[str, Any]) -> dict[str, Any]:
 def path(request: dict[str, Any]) -> dict[str, Any]:
     """Optimal networks for a sequence of betas, each with its picture."""
     question = Question.of(request)
-    betas = beta_grid(question.data, None, request["n_betas"], 1e-3, 0)
+    betas = beta_grid(question.data, None, request["n_betas"], 1e-3, Options(random_state=0))
     if question.activation == "gated":
         points = [question.train(beta, PATH_LIMIT, tol=1e-2) for beta in betas]
     else:

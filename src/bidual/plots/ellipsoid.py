@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.geometry import extreme_points, is_spike_free
 from bidual.geometry.ellipsoid import support_function
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._typing import FloatArray
-from bidual.certificates import relative_gap
+from bidual._util.typing import FloatArray
+from bidual.bounds import relative_gap
 from bidual.plots._style import BOUND, MARK, OURS, axes
 from bidual.solvers import HistoryEntry
 
@@ -51,7 +51,7 @@ class HistoryDisplay:
     def from_history(
         cls, history: Sequence[HistoryEntry], *, tol: float | None = None, plot: bool = True, ax: Any = None
     ) -> HistoryDisplay:
-        """Of the ``history`` of a :class:`~bidual.training.Trained`, or ``history_`` of an estimator."""
+        """Of the ``history`` of a :class:`~bidual.training.train.Trained`, or ``history_`` of an estimator."""
         elapsed, objective, bound = np.array([(e.elapsed, e.objective, e.likely_bound) for e in history]).T
         display = cls(elapsed, objective, bound, tol)
         return display.plot(ax=ax) if plot else display

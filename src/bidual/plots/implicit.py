@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array
+from bidual._util.typing import Array
 
 
 def plot_singular_similarity(similarities: Mapping[str, Array], ax: Any = None) -> Any:
@@ -16,7 +16,7 @@ def plot_singular_similarity(similarities: Mapping[str, Array], ax: Any = None) 
     Parameters
     ----------
     similarities : mapping
-        From the name of a model to its :func:`~bidual.implicit.singular_similarity`.
+        From the name of a model to its :func:`~bidual.study.implicit.singular_similarity`.
     ax : matplotlib axes, optional
 
     Returns

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._typing import Array, FloatArray
-from bidual.paths import SolutionPath
+from bidual._util.typing import Array, FloatArray
 from bidual.plots._style import BOUND, MARK, OTHERS, OURS, axes
+from bidual.training.paths import SolutionPath
 
 
 class PathDisplay:

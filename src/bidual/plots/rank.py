@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
+from bidual._util.typing import FloatArray, IntArray
 
 
 def plot_ranks(betas: FloatArray, ranks: IntArray, jumps: FloatArray | None = None, ax: Any = None) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._typing import Array
-from bidual.certificates import Certificate
-from bidual.descent import Run, descend
+from bidual._util.typing import Array
+from bidual.bounds import Certificate
 from bidual.plots._style import OTHERS, OURS, axes
+from bidual.study.descent import Run, descend
 
 
 class RunsDisplay:
@@ -19,7 +19,7 @@ class RunsDisplay:
     Parameters
     ----------
     runs : list of Run
-        From :func:`bidual.descent.descend`.
+        From :func:`bidual.study.descent.descend`.
     certificate : Certificate
         Of the same objective.
     tol : float
@@ -41,7 +41,7 @@ class RunsDisplay:
     def from_estimator(
         cls, estimator: Any, X: Array, y: Array, *, plot: bool = True, ax: Any = None, **options: Any
     ) -> RunsDisplay:
-        """Descend on the objective of a fitted estimator; ``options`` are those of :func:`bidual.descent.descend`."""
+        """Descend on the objective of a fitted estimator, with the options of :func:`bidual.study.descent.descend`."""
         check_is_fitted(estimator)
         runs = descend(
             X,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array
+from bidual._util.typing import Array
 
 
 def plot_gap_by_width(widths: Sequence[int], gaps: Mapping[str, Array], ax: Any = None) -> Any:

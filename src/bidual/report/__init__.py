@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bidual._files import write_atomically
+from bidual._util.files import write_atomically
 from bidual.models import Model
 
 __all__ = ["write_report"]

@@ -12,14 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture
-from bidual.certificates import Certificate
+from bidual.bounds import Certificate
 from bidual.estimators import ReLUClassifier, ReLURegressor
 from bidual.models import Model
 from bidual.networks import from_sklearn
-from bidual.paths import solution_path
 from bidual.plots import PathDisplay
+from bidual.training.paths import solution_path
 
 #: Losses of scikit-learn's MLP: those whose objectives can be set beside each other.
 _MLP_LOSSES = ("squared", "logistic", "softmax")

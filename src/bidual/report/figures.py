@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.models import Model
 from bidual.networks import Network
 from bidual.plots import DecisionDisplay, FitDisplay, HistoryDisplay, NeuronsDisplay, PathDisplay, plot_filters

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from bidual._typing import FloatArray
-from bidual.certificates import Certificate
+from bidual._util.typing import FloatArray
+from bidual.bounds import Certificate
 from bidual.models import Model
 from bidual.report import figures
 from bidual.report.comparison import Comparison, Entry, compare

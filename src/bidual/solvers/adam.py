@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
+from bidual._util.typing import Array, FloatArray
 from bidual.losses import Loss
 
 #: Memory of the means of gradients and of their squares; what keeps a quotient finite.

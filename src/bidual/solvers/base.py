@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.arrangements import Patterns
-from bidual.certificates import Bound
-from bidual.problem import GatedNeurons, Neurons, Problem
+from bidual.atoms import GatedNeurons, Neurons
+from bidual.atoms.abilities import WORDS, Ability, Needs, of_loss
+from bidual.bounds import Bound, relative_gap
+from bidual.problem import Problem
 
 #: Up to this many activation patterns are enumerated to prove a bound.
 PROOF_PATTERNS = 20_000
@@ -34,6 +37,10 @@ class Options:
     verbose: int = 0
 
 
+#: Options that change what is trained, so that ignoring them would be a lie; None: not set.
+OPTIONAL = frozenset({"gates", "max_neurons", "n_patterns"})
+
+
 @dataclass(frozen=True)
 class HistoryEntry:
     """State of a fit at one moment."""
@@ -42,6 +49,11 @@ class HistoryEntry:
     objective: float
     likely_bound: float
     n_neurons: int
+
+    @property
+    def gap(self) -> float:
+        """Relative gap of the two."""
+        return relative_gap(self.objective, self.likely_bound)
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Solution:
     bound : Bound
         Lower bound on the optimum of ``scope``; with a proof, or by local search.
     scope : str
-        See :class:`bidual.certificates.Certificate`.
+        See :class:`bidual.bounds.Certificate`.
     method : str
         How the dual constraint was checked, in words.
     status : str
@@ -74,5 +86,53 @@ class Solution:
     directions: FloatArray | None = None
 
 
-#: A method of training.
-Method = Callable[[Problem, Options], Solution]
+class Solver(ABC):
+    """A method of training: what it needs, which options it honours, and how it solves.
+
+    A subclass with a :attr:`name` is a choice of ``method=`` from then on. Nothing else needs to know of it.
+    """
+
+    #: All methods that have a name.
+    registry: ClassVar[dict[str, Solver]] = {}
+    name: ClassVar[str]
+    #: What it needs of a problem, see :mod:`bidual.atoms.abilities`.
+    needs: ClassVar[Needs] = ()
+    #: Which of :data:`OPTIONAL` it takes into account.
+    honours: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            Solver.registry[cls.name] = cls()
+
+    def solve(self, problem: Problem, options: Options) -> Solution:
+        """Train; before any arithmetic, refuse what does not go together."""
+        self.check_options(options)
+        lacking = [need for need in self.needs if not need & abilities_of(problem)]
+        if lacking:
+            words = " and ".join(" or ".join(WORDS[one] for one in sorted(need)) for need in lacking)
+            raise ValueError(f"{self!r} needs {words}, which this problem does not have: use another method")
+        return self._solve(problem, options)
+
+    __call__ = solve
+
+    def check_options(self, options: Options) -> None:
+        """Raise ValueError, with what would honour it, for an option that was set and would be ignored."""
+        for option in sorted(OPTIONAL - self.honours):
+            if getattr(options, option) is not None:
+                others = [repr(name) for name, solver in Solver.registry.items() if option in solver.honours]
+                raise ValueError(
+                    f"{option} has no meaning to {self!r}: leave it at None, or use method={' or '.join(others)}"
+                )
+
+    @abstractmethod
+    def _solve(self, problem: Problem, options: Options) -> Solution:
+        """Train."""
+
+    def __repr__(self) -> str:
+        return f"method={self.name!r}" if hasattr(self, "name") else type(self).__name__
+
+
+def abilities_of(problem: Problem) -> frozenset[Ability]:
+    """All that can be done with a problem."""
+    there: dict[Ability, bool] = {"one output": problem.n_outputs == 1, "no intercept": not problem.fit_intercept}
+    return problem.atoms.can | of_loss(problem.loss) | {ability for ability, holds in there.items() if holds}

@@ -1,7 +1,7 @@
 r"""Dual points between the best one and the one that is easiest to prove.
 
 At the optimal dual point :math:`V^*` the relaxation of the dual constraint is loose; at the optimum :math:`V_0` of the
-relaxed problem (:func:`~bidual.certificates.oracle.relaxed_dual`) it is tight at once, but the bound is that of
+relaxed problem (:func:`~bidual.bounds.oracle.relaxed_dual`) it is tight at once, but the bound is that of
 another point. The dual objective is concave and the constraint convex, so that on the way,
 
 .. math:: V_\lambda = (1 - \lambda) V_0 + \lambda V^*,
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual.certificates import Bound, lower_bound, sufficient
-from bidual.certificates.oracle import SignSearch
+from bidual._util.typing import FloatArray
+from bidual.bounds import Bound, lower_bound, sufficient
+from bidual.bounds.oracle import SignSearch
 from bidual.problem import Problem
 
 #: Share of the time for one slice, and the smallest distance of two points.

@@ -8,20 +8,20 @@ neuron improves on it as soon as
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual._watch import INTERRUPTED
+from bidual._util.typing import FloatArray
 from bidual.arrangements import Patterns
-from bidual.certificates import Bound, bound_by_norms
+from bidual.atoms import Relu
+from bidual.bounds import bound_by_norms
 from bidual.problem import Problem
-from bidual.solvers.adaptive.corrective import fit_intercept
-from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon
-from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.programs.conic import FiniteProgram
+from bidual.programs.corrective import fit_intercept
+from bidual.programs.smoothing import first_epsilon, smoothed
+from bidual.solvers.base import Options, Solution
 from bidual.solvers.bounding import global_bound
-from bidual.solvers.conic import FiniteProgram
+from bidual.solvers.proving import NORMS
+from bidual.solvers.run import Run, Status
 
 
 def solve_constant(problem: Problem, options: Options) -> Solution:
@@ -31,46 +31,32 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
     value that local search has found. A loss with kinks has many dual points at the best constant, of which the conic
     solver picks one: the value is then an upper bound on the smallest such beta.
     """
-    began = time.perf_counter()
+    run = Run.empty(problem, options)
     b, V = _best_constant(problem)
-    V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-    found = global_bound(problem, V, options.random_state)
-    neurons = problem.no_neurons(problem.M.shape[1], b)
-    return Solution(
-        neurons=neurons,
-        bound=found.bound,
-        scope="global",
-        method=found.method,
-        status="the network without neurons",
-        n_iter=1,
-        n_patterns=found.n_patterns,
-        history=[HistoryEntry(time.perf_counter() - began, problem.objective(neurons), found.bound.value, 0)],
-    )
+    found = global_bound(problem, problem.dual_point(V), options.random_state)
+    run.bound, run.status = found.bound, Status.CONSTANT
+    return run.solution(found.method, problem.atoms.none(problem.atoms.M.shape[1], b), n_patterns=found.n_patterns)
 
 
 def nothing(problem: Problem, status: str) -> Solution:
-    """The network without neurons and a bound by norms: the answer of a run that was stopped before it had another."""
-    if not problem.loss.finite:  # beta = 0, and a constant does not fit
-        if status == INTERRUPTED:
-            raise KeyboardInterrupt
+    """The network without neurons and a bound by norms: the answer of a run that was stopped before it had another.
+
+    Of a run for an exact fit (beta = 0), only if that network fits.
+    """
+    run = Run.empty(problem, Options())
+    run.status = status
+    if problem.loss.finite:
+        loss = smoothed(problem.loss, first_epsilon(problem))
+        b = fit_intercept(problem, loss)
+        V = problem.dual_point(-loss.gradient(np.zeros_like(problem.Y) + b, problem.Y, problem.w))
+    elif not problem.Y.any():
+        b, V = np.zeros(problem.n_outputs), np.zeros_like(problem.Y)
+    elif status == Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    else:
         raise TimeoutError("the time limit was over before there was an exact fit: raise time_limit, or use beta > 0")
-    began = time.perf_counter()
-    epsilon = first_epsilon(problem)
-    loss = SmoothedLoss(problem.loss, epsilon) if epsilon else problem.loss
-    b = fit_intercept(problem, loss)
-    V = -loss.gradient(np.zeros_like(problem.Y) + b, problem.Y, problem.w)
-    V = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-    bound = max(Bound.nothing(problem), bound_by_norms(problem, V), key=lambda b: b.value)
-    neurons = problem.no_neurons(problem.M.shape[1], b)
-    return Solution(
-        neurons=neurons,
-        bound=bound,
-        scope="global",
-        method="norms of rows",
-        status=status,
-        n_iter=1,
-        history=[HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, 0)],
-    )
+    run.bounded(bound_by_norms(problem, V))
+    return run.solution(NORMS, problem.atoms.none(problem.atoms.M.shape[1], b))
 
 
 def _best_constant(problem: Problem) -> tuple[FloatArray, FloatArray]:
@@ -83,7 +69,7 @@ def _best_constant(problem: Problem) -> tuple[FloatArray, FloatArray]:
     if form is None:
         raise ValueError(f"beta_max needs a smooth loss or one with a cone form, which {loss!r} is not: give betas")
     n = len(Y)
-    alone = Problem(np.zeros((n, 1)), None, Y, w, loss, problem.beta, problem.fit_intercept)  # features do not matter
+    alone = Problem(Relu(np.zeros((n, 1))), Y, w, loss, problem.beta, problem.fit_intercept)  # features do not matter
     none = Patterns(np.zeros((0, n), dtype=bool), np.zeros((0, 1)), complete=False)
-    result = FiniteProgram(alone, none).solve(form)
+    result = FiniteProgram(alone, alone.atoms.blocks(none)).solve(form)
     return result.intercept, result.V

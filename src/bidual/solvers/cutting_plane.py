@@ -26,37 +26,45 @@ library: Algorithm 1 on the rows :math:`(x_i, 1)`.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bidual._typing import FloatArray
-from bidual._watch import Stopped, Watch, watching
+from bidual._util.typing import FloatArray
+from bidual._util.watch import Stopped, checkpoint, watching
 from bidual.arrangements import Patterns, patterns_of
-from bidual.certificates import bound_by_norms, lower_bound, relative_gap
-from bidual.certificates.oracle import DualConstraint
-from bidual.certificates.proof import FormulaProof
+from bidual.atoms import Neurons
+from bidual.bounds import bound_by_norms, lower_bound
+from bidual.bounds.oracle import DualConstraint
+from bidual.bounds.proof import FormulaProof
 from bidual.geometry.extreme_points import ExtremePoints, extreme_points
 from bidual.geometry.relaxation import RelaxedNeurons, relaxed_neurons, relaxed_neurons_joint
 from bidual.geometry.spike_free import SpikeFree, is_spike_free
-from bidual.losses import Loss
-from bidual.problem import Neurons, Problem
-from bidual.progress import closed, note
-from bidual.solvers.adaptive.box_corrective import best_magnitudes
-from bidual.solvers.adaptive.corrective import Corrected, fit_intercept
-from bidual.solvers.adaptive.smoothing import SmoothedLoss, first_epsilon, sharper
-from bidual.solvers.base import HistoryEntry, Options, Solution
+from bidual.problem import Problem
+from bidual.programs.box_corrective import best_magnitudes
+from bidual.programs.corrective import fit_intercept
+from bidual.programs.smoothing import first_epsilon, sharper, smoothed
+from bidual.solvers.base import Options, Solution
 from bidual.solvers.bounding import GlobalBound, global_bound
-from bidual.solvers.finite import dual_point, solve_finite
+from bidual.solvers.finite import solve_finite
 from bidual.solvers.proving import NORMS
 from bidual.solvers.reduce import reduce_neurons
+from bidual.solvers.run import Run, Status
 
 #: Up to this many lifted rows the tips of the spikes are computed.
 _SPIKES = 5000
 #: Tips that may become cuts in one round.
 _TIPS = 20
+#: In units of ``tol``: the gap of the relaxation to end with, the accuracy of magnitudes, and what fewer neurons may
+#: cost. All are small beside it, as the certificate that follows is of another bound.
+_TARGET, _ACCURACY, _BUDGET = 0.1, 1e-3, 0.01
+#: Newton steps for the magnitudes: more than elsewhere, as nothing else moves.
+_STEPS = 30
+#: Neurons above which those without magnitude are dropped; below they serve as cuts.
+_MOST = 500
+#: Share of the largest violation from which on one becomes a cut.
+_VIOLATION = 1e-3
 
 
 def solve_cutting_plane(problem: Problem, options: Options) -> Solution:
@@ -74,42 +82,25 @@ def solve_cutting_plane_l1(problem: Problem, options: Options) -> Solution:
 
 
 def _solve(problem: Problem, options: Options, joint: bool) -> Solution:
-    began = time.perf_counter()
     if not problem.loss.finite:
         return _interpolate(problem, options)
     with threadpool_limits(1, user_api="blas"):
-        with watching(options.time_limit) as watch:
-            planes = _CuttingPlanes(problem, options, joint, began)
-            try:
-                status = planes.run(watch)
-            except Stopped:
-                status = watch.status
-        neurons = replace(planes.neurons, U=planes.neurons.U @ problem.basis.T)
-        neurons = reduce_neurons(problem, neurons, 0.01 * options.tol)
+        with watching(options.time_limit):
+            planes = _CuttingPlanes(problem, options, joint)
+            planes.cut()
+        neurons = reduce_neurons(problem, planes.neurons, _BUDGET * options.tol)
         try:
-            found = _certified(problem, planes.V, options, planes.spike_free)
+            found = _certified(problem, planes.bound.V, options, planes.spike_free)
         except Stopped:
-            found = GlobalBound(bound_by_norms(problem, planes.V), NORMS)
-    history = [
-        *planes.history,
-        HistoryEntry(time.perf_counter() - began, problem.objective(neurons), found.bound.value, len(neurons)),
-    ]
-    return Solution(
-        neurons=neurons,
-        bound=found.bound,
-        scope="global",
-        method=found.method,
-        status=status,
-        n_iter=max(1, len(planes.history)),
-        n_patterns=found.n_patterns,
-        history=history,
-    )
+            found = GlobalBound(bound_by_norms(problem, planes.bound.V), NORMS)
+    planes.bound = found.bound
+    return planes.solution(found.method, neurons, n_patterns=found.n_patterns)
 
 
 def _certified(problem: Problem, V: FloatArray, options: Options, spike_free: SpikeFree) -> GlobalBound:
     """A bound on all networks: the relaxation's own where it is exact, else as for any dual point."""
     if spike_free and problem.n_outputs == 1:
-        value = relaxed_neurons(problem.reduced, problem.spread(V)).best
+        value = relaxed_neurons(problem.atoms.reduced, problem.atoms.spread(V)).best
         constraint = DualConstraint.at(problem, V)
         how = "spike-free features, projection on their cone"
         bound = lower_bound(problem, V, value, constraint.safe(value * spike_free.factor), FormulaProof(how))
@@ -119,8 +110,8 @@ def _certified(problem: Problem, V: FloatArray, options: Options, spike_free: Sp
 
 def _interpolate(problem: Problem, options: Options) -> Solution:
     """beta = 0: the smallest network on the patterns of the relaxation and of the spikes, where the cuts would lead."""
-    rows = problem.relu_inputs
-    spike_free = is_spike_free(problem.M)
+    rows = problem.atoms.relu_inputs
+    spike_free = is_spike_free(problem.atoms.M)
     spiky = not spike_free and 2 <= len(rows) <= _SPIKES
     tips = extreme_points(rows, bias=False).U if spiky else np.zeros((0, rows.shape[1]))
     spikes = patterns_of(rows, tips[tips.any(axis=1)])
@@ -149,77 +140,61 @@ class _Cuts:
     values: FloatArray
 
 
-class _CuttingPlanes:
-    """State of one run, in reduced coordinates."""
+class _CuttingPlanes(Run):
+    """A run whose bound is that of the relaxation."""
 
-    def __init__(self, problem: Problem, options: Options, joint: bool, began: float) -> None:
-        self.problem, self.options, self.joint, self.began = problem, options, joint, began
-        self.spike_free = is_spike_free(problem.M)
-        rows = problem.reduced
+    def __init__(self, problem: Problem, options: Options, joint: bool) -> None:
+        nothing = problem.atoms.none(problem.atoms.M.shape[1], np.zeros(problem.n_outputs))
+        super().__init__(problem, options, nothing)
+        self.joint = joint
+        self.spike_free = is_spike_free(problem.atoms.M)
+        rows = problem.atoms.reduced
         self.tips: ExtremePoints | None = None
         if not self.spike_free and 2 <= len(rows) <= _SPIKES and rows.shape[1]:
             self.tips = extreme_points(rows, bias=False)
-        self.loss: Loss = problem.loss
         self.epsilon = first_epsilon(problem)
-        if self.epsilon:
-            self.loss = SmoothedLoss(problem.loss, self.epsilon)
-        b = fit_intercept(problem, self.loss)
-        self.neurons = Neurons.none(rows.shape[1], b)
-        self.objective = problem.loss_value(np.zeros_like(problem.Y) + b)
-        self.V = np.zeros_like(problem.Y)
-        self.relaxed = -np.inf
-        self.history: list[HistoryEntry] = []
+        self.adopt(replace(nothing, intercept=fit_intercept(problem, smoothed(problem.loss, self.epsilon))))
 
-    def run(self, watch: Watch) -> str:
-        """Cut until the relaxed gap is a tenth of the tolerance; why it ended."""
-        p, options = self.problem, self.options
-        target = 0.1 * options.tol
-        atoms, t = self.neurons, np.zeros(0)
-        for _ in range(options.max_iter):
-            step = self._correct(atoms, t)
-            t, atoms = step.t, replace(atoms, intercept=step.intercept)
-            if step.value <= self.objective:
-                self.objective, self.neurons = step.value, step.neurons(atoms)
-            V = -self.loss.gradient(step.F, p.Y, p.w) if step.V is None else step.V
-            V = dual_point(p, V)
-            cuts = self._cuts(V)
-            best = float(cuts.values.max(initial=0.0))
-            bound = lower_bound(p, V, best, best)
-            if bound.value > self.relaxed:
-                self.relaxed, self.V = bound.value, V
-            self._note()
-            if relative_gap(self.objective, self.relaxed) <= target:
-                return "no neuron of the relaxation is left to add"
-            watch.check()
-            kept = t > 0 if len(t) > 500 else np.ones(len(t), dtype=bool)
-            new = cuts.values > p.beta * (1.0 + 1e-3 * max(best / p.beta - 1.0, 0.0))
-            if not new.any():
-                new = cuts.values >= best
-            atoms = Neurons(
-                np.vstack([atoms.U[kept], cuts.U[new]]),
-                np.vstack([atoms.alpha[kept], cuts.outputs[new]]),
-                atoms.intercept,
-            )
-            t = np.concatenate([t[kept], np.zeros(int(new.sum()))])
-            self._sharpen()
-        return "stopped at max_iter"
-
-    def _correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
-        """The best magnitudes of the neurons so far (004 Algorithm 1, step 5)."""
-        return best_magnitudes(self.problem, self.epsilon, atoms, t, 1e-3 * self.options.tol, steps=30)
-
-    def _sharpen(self) -> None:
-        """Follow a loss with kinks by smooth ones, ever closer."""
-        if self.epsilon:
-            gap = relative_gap(self.objective, self.relaxed)
-            self.epsilon = sharper(self.epsilon, gap, self.objective, 0.1 * self.options.tol)
-            self.loss = SmoothedLoss(self.problem.loss, self.epsilon)
+    def cut(self) -> None:
+        """Cut until the relaxed gap is a tenth of the tolerance."""
+        p, target = self.problem, _TARGET * self.options.tol
+        atoms, t = Neurons.none(p.atoms.reduced.shape[1], self.neurons.intercept), np.zeros(0)
+        with self.going():
+            for _ in range(self.options.max_iter):
+                # the best magnitudes of the neurons so far (004 Algorithm 1, step 5)
+                step = best_magnitudes(p, self.epsilon, atoms, t, _ACCURACY * self.options.tol, _STEPS)
+                t, atoms = step.t, replace(atoms, intercept=step.intercept)
+                used = step.neurons(atoms)
+                self.offer(replace(used, U=used.U @ p.atoms.basis.T), step.value, ties=True)
+                V = -smoothed(p.loss, self.epsilon).gradient(step.F, p.Y, p.w) if step.V is None else step.V
+                V = p.dual_point(V)
+                cuts = self._cuts(V)
+                best = float(cuts.values.max(initial=0.0))
+                self.bounded(lower_bound(p, V, best, best))
+                self.note(words="of the relaxation")
+                self.n_iter += 1
+                if self.gap <= target:
+                    self.status = Status.EXHAUSTED
+                    return
+                checkpoint()
+                kept = t > 0 if len(t) > _MOST else np.ones(len(t), dtype=bool)
+                new = cuts.values > p.beta * (1.0 + _VIOLATION * max(best / p.beta - 1.0, 0.0))
+                if not new.any():
+                    new = cuts.values >= best
+                atoms = Neurons(
+                    np.vstack([atoms.U[kept], cuts.U[new]]),
+                    np.vstack([atoms.alpha[kept], cuts.outputs[new]]),
+                    atoms.intercept,
+                )
+                t = np.concatenate([t[kept], np.zeros(int(new.sum()))])
+                if self.epsilon:  # follow a loss with kinks by smooth ones, ever closer
+                    self.epsilon = sharper(self.epsilon, self.gap, self.objective, target)
 
     def _cuts(self, V: FloatArray) -> _Cuts:
         p = self.problem
-        G = p.spread(V)
+        G = p.atoms.spread(V)
         find = relaxed_neurons_joint if self.joint else relaxed_neurons
-        found: RelaxedNeurons = find(p.reduced, G)
+        found: RelaxedNeurons = find(p.atoms.reduced, G)
         alive = found.U.any(axis=1)
         U, outputs, values = found.U[alive], found.outputs[alive], found.values[alive]
         if self.tips is not None:
@@ -230,17 +205,6 @@ class _CuttingPlanes:
             U, outputs = np.vstack([U, self.tips.U[i]]), np.vstack([outputs, heads[i]])
             values = np.concatenate([values, reach[i]])
         return _Cuts(U, outputs, values)
-
-    def _note(self) -> None:
-        entry = HistoryEntry(time.perf_counter() - self.began, self.objective, self.relaxed, len(self.neurons))
-        self.history.append(entry)
-        if self.options.verbose:
-            gap = relative_gap(self.objective, self.relaxed)
-            note(
-                f"{entry.elapsed:8.2f} s  {entry.n_neurons:5d} neurons  objective {entry.objective:.8g}  "
-                f"gap of the relaxation {gap:.1e}",
-                closed(gap, self.options.tol),
-            )
 
 
 def _heads(G: FloatArray, joint: bool) -> tuple[FloatArray, FloatArray]:

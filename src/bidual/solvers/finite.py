@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, singledispatch
+from functools import partial
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
-from bidual._watch import INTERRUPTED, TIME_LIMIT, Stopped, current, watching
-from bidual.arrangements import Patterns, patterns_of, sample_patterns
-from bidual.certificates import Bound, ConeBounds, bound_by_norms, relative_gap
-from bidual.certificates.rowwise import RowwiseBounds
+from bidual._util.typing import FloatArray, IntArray
+from bidual._util.watch import Stopped, checkpoint, current, watching
+from bidual.arrangements import Patterns
+from bidual.arrangements.patterns import Cells
+from bidual.atoms import Neurons
+from bidual.bounds import Bound, ConeBounds, bound_by_norms, cone_bounds
+from bidual.bounds.proof import NormProof
+from bidual.bounds.rowwise import RowwiseBounds
 from bidual.losses import ConeForm
-from bidual.problem import Neurons, Problem
-from bidual.progress import closed, note
+from bidual.problem import Problem
+from bidual.programs.conic import ConicResult, FiniteProgram
+from bidual.programs.newton_conic import newton
 from bidual.solvers import cone_generation
-from bidual.solvers.adaptive import solve_adaptive
-from bidual.solvers.base import HistoryEntry, Options, Solution
-from bidual.solvers.conic import ConicResult, FiniteProgram
-from bidual.solvers.kinds import cone_bounds, every_pattern, finite_program
-from bidual.solvers.newton_conic import newton
+from bidual.solvers.base import Options, Solution
 from bidual.solvers.reduce import reduce_neurons
-from bidual.solvers.several import solve_several
+from bidual.solvers.run import Log, Run, Status
+from bidual.solvers.steps import Steps, solve_adaptive
 
 #: Patterns drawn when the user does not say how many.
 DEFAULT_PATTERNS = 100
@@ -34,166 +34,164 @@ DIRECT = 150
 BATCH = 100
 #: Share of the time limit for the conic solver; the rest is for the bounds over the cones.
 _SHARE = 0.9
-#: Statuses of the conic solver after which another round makes no sense.
-STOPPED = ("MaxTime", "CallbackTerminated", "MaxIterations")
+#: Ends of the conic solver after which another round makes no sense.
+STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED, Status.MAX_ITER)
 #: Rounds of column generation after which it gives up (never seen).
 MAX_ROUNDS = 200
-
-STATUS = {
-    "Solved": "solved to the accuracy of the conic solver",
-    "AlmostSolved": "solved to a reduced accuracy",
-    "MaxIterations": "stopped at max_iter",
-    "MaxTime": TIME_LIMIT,
-    "InsufficientProgress": "stopped: no further progress in floating point",
-    "CallbackTerminated": INTERRUPTED,
-}
-
-
-@singledispatch
-def some_patterns(problem: Problem, options: Options) -> Patterns:
-    """The patterns given, or random ones, and those of a network to start from."""
-    inputs = problem.relu_inputs
-    directions = [np.zeros((0, inputs.shape[1]))]
-    if isinstance(options.start, Neurons):
-        directions.append(options.start.U[:, : inputs.shape[1]])
-    if options.gates is not None:
-        directions.append(options.gates.witnesses)
-    if options.gates is None or options.n_patterns is not None:
-        count = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
-        directions.append(sample_patterns(inputs, count, options.random_state).witnesses)
-    return patterns_of(inputs, np.concatenate(directions))
+#: Gap to end with, and accuracy of the conic solver, both in units of ``tol``: a program costs the same to any
+#: accuracy; and the accuracy that is always asked for.
+_TARGET, _ACCURACY, _FINE = 1e-2, 1e-2, 1e-9
+#: Share of the largest block below which one counts as unused: in reports, and, more cautiously, to leave the program.
+_UNUSED, _LEAVES = 1e-6, 1e-8
+#: What rounding may add to a constraint: less is no violation.
+_ROUNDING = 1e-9
+#: Singular values below this share are rounding when residuals are repaired, and what that may cost, relatively.
+_RANK, _REPAIR = 1e-10, 1e-5
+#: Gap of neurons that move freely, in units of ``tol``: the bound over all patterns is from their dual point.
+_FREE = 0.3
 
 
 def solve_exact(problem: Problem, options: Options) -> Solution:
     """Enumerate every activation pattern and solve the convex program of 003 eq. 8: the global optimum.
 
-    With several outputs there is no such program (000 Theorem 2.3); see :mod:`bidual.solvers.several`.
+    With several outputs there is no such program (000 Theorem 2.3); see :meth:`Steps.several`.
     """
     if problem.n_coefficients > 1 and problem.loss.finite:
-        return solve_several(problem, options)
-    began = time.perf_counter()
+        return Steps.of(problem).several(options)
+    run = Run.empty(problem, options)
     with watching(options.time_limit):
-        patterns = every_pattern(problem)
-    solution = solve_finite(problem, patterns, options, began)
-    assert isinstance(solution.neurons, Neurons)
-    stopped = solution.status in {STATUS[word] for word in STOPPED}
-    missed = relative_gap(solution.history[-1].objective, solution.bound.value) > options.tol
-    return _moved(problem, patterns, solution, options, began) if missed and not stopped else solution
-
-
-def _moved(problem: Problem, patterns: Patterns, solution: Solution, options: Options, began: float) -> Solution:
-    """A better solution where rounding has kept the conic solver from one: rows so close that the cones between them
-    are thinner than its tolerance. Neurons that move freely know no cones, and the bound is again over all patterns.
-    """
-    if not (problem.plain and problem.loss.finite):
-        return solution
-    limit = None if options.time_limit is None else options.time_limit - (time.perf_counter() - began)
-    if limit is not None and limit <= 0:
-        return solution
-    free = replace(options, tol=0.3 * options.tol, time_limit=limit, audit=False, start=solution.neurons)
-    found = solve_adaptive(problem, free)
-    assert isinstance(solution.neurons, Neurons)
-    assert isinstance(found.neurons, Neurons)
-    bound = solution.bound
-    with suppress(Stopped):
-        more = cone_bounds(problem, patterns).lower_bound(found.bound.V)
-        bound = max(bound, more, key=lambda b: (b.proven, b.value))
-    neurons = min(solution.neurons, found.neurons, key=problem.objective)
-    last = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), bound.value, len(neurons))
-    return replace(
-        solution,
-        neurons=neurons,
-        bound=bound,
-        status=found.status,
-        n_iter=solution.n_iter + found.n_iter,
-        history=[*solution.history, last],
-    )
+        patterns = problem.atoms.cells()
+    return _solved(run, patterns, exact=True)
 
 
 def solve_sampled(problem: Problem, options: Options) -> Solution:
     """Solve the convex program on the patterns given, or random ones (003 Remark 3.2), and those of a start."""
-    began = time.perf_counter()
+    run = Run.empty(problem, options)
     with watching(options.time_limit):
-        patterns = some_patterns(problem, options)
-    return solve_finite(problem, patterns, options, began)
+        patterns = some_cells(problem, options)
+    return _solved(run, patterns)
 
 
-def solve_finite(problem: Problem, patterns: Patterns, options: Options, began: float | None = None) -> Solution:
-    """Solve the convex program on ``patterns`` and certify the result.
+def some_cells(problem: Problem, options: Options) -> Cells:
+    """The cells given, or random ones, and those of a network to start from."""
+    drawn = DEFAULT_PATTERNS if options.n_patterns is None else options.n_patterns
+    return problem.atoms.some_cells(
+        0 if options.gates is not None and options.n_patterns is None else drawn,
+        options.random_state,
+        options.start if isinstance(options.start, Neurons) else None,
+        options.gates,
+    )
 
-    Few patterns go to the conic solver at once. Of many, only a working set does: the dual point prices all of
-    them, those that violate its constraint enter, those without weight leave, until the gap over all patterns is
-    closed. Patterns of many rows are left to :mod:`bidual.solvers.cone_generation`.
+
+def solve_finite(problem: Problem, patterns: Cells, options: Options, began: float | None = None) -> Solution:
+    """Solve the convex program on ``patterns`` and certify the result."""
+    run = Run.empty(problem, options, began)
+    return _solved(run, patterns)
+
+
+def _solved(run: Run, patterns: Cells, *, exact: bool = False) -> Solution:
+    """The solution on ``patterns``; if it is to be ``exact``, neurons may move where the conic solver falls short."""
+    problem = run.problem
+    if problem.atoms.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
+        patterns = patterns.take(np.arange(0), complete=patterns.complete)
+    _minimise(run, patterns)
+    if exact and not run.closed and run.status not in STOPPED:
+        _move(run, patterns)
+    everywhere = patterns.complete or isinstance(run.bound.proof, NormProof)  # norms speak of all networks
+    return run.solution(
+        f"{'all' if patterns.complete else 'sampled:'} {len(patterns)} activation patterns",
+        scope="global" if everywhere else "patterns" if problem.n_outputs == 1 else "patterns, separate",
+        n_patterns=len(patterns),
+    )
+
+
+def _minimise(run: Run, patterns: Cells) -> None:
+    """Solve the program on ``patterns``; leaves the network, its bound, and a history up to the line about them.
+
+    Patterns of many rows are left to :mod:`bidual.solvers.cone_generation`; where that stalls, the cones are written
+    down after all.
     """
-    began = time.perf_counter() if began is None else began
-    if problem.reduced.shape[1] == 0:  # nothing but zero rows: there are no neurons to train
-        patterns = replace(patterns.take(np.arange(0)), complete=patterns.complete)
-    history: list[HistoryEntry] = []
-    best = Bound.nothing(problem)
-    neurons: Neurons | None = None
-    if cone_generation.suits(problem, patterns, options.tol):
-        generated = cone_generation.generate(problem, patterns, options, began)
+    problem = run.problem
+    if isinstance(patterns, Patterns) and cone_generation.suits(problem, patterns, run.options.tol):
+        cone_generation.generate(run, patterns)
         writable = cone_generation.entries(problem, patterns) <= cone_generation.LARGEST
-        if generated.status != cone_generation.STALLED or not writable:
-            neurons = reduce_neurons(problem, generated.neurons, merging=False)
-            bound = _proven(RowwiseBounds(problem, patterns), generated.bound)
-            return _solution(problem, patterns, neurons, bound, generated.status, generated.history, began)
-        # the cones are written down after all
-        history, best, neurons = generated.history, generated.bound, generated.neurons
-    target = 1e-2 * options.tol
+        if run.status != Status.STALLED or not writable:
+            run.adopt(reduce_neurons(problem, run.neurons, merging=False))
+            run.bound = _proven(RowwiseBounds(problem, patterns), run.bound)
+            del run.history[-1:]
+            return
+    bounds = cone_bounds(problem, patterns)
+    _generate(run, patterns, bounds)
+    # merged neurons may leave patterns that are a sample
+    neurons = reduce_neurons(problem, _repair(problem, run.neurons), merging=patterns.complete)
+    run.adopt(_repair(problem, neurons))
+    run.bound = _proven(bounds, run.bound)
+    if problem.loss.smooth:
+        V = problem.dual_point(-problem.loss.gradient(problem.outputs(run.neurons), problem.Y, problem.w))
+        with suppress(Stopped):
+            run.bound = _better(run.bound, bounds.lower_bound(V))
+    del run.history[-1:]
+
+
+def _generate(run: Run, patterns: Cells, bounds: ConeBounds) -> None:
+    """The program itself. Few patterns go to the conic solver at once.
+
+    Of many, only a working set does: the dual point prices all of them, those that violate its constraint enter,
+    those without weight leave, until the gap over all patterns is closed.
+    """
+    problem = run.problem
     direct = len(patterns) <= DIRECT or not problem.loss.finite  # an exact fit may need any of them
     working = np.arange(len(patterns) if direct else 0)
-    lowest = np.inf if neurons is None else problem.objective(neurons)
-    left = None if options.time_limit is None else options.time_limit - (time.perf_counter() - began)
-    n_iter = 0
-    with watching(left) as watch:
-        bounds = cone_bounds(problem, patterns)
-        status = "stopped: too many rounds"
-        try:
-            for _ in range(MAX_ROUNDS):
-                watch.check()
-                program = finite_program(problem, patterns.take(working))
-                result = solve_program(program, options, began)
-                status = STATUS.get(result.status, result.status)
-                n_iter += max(1, result.iterations)
-                found, objective = program.neurons(result), problem.objective(program.neurons(result))
-                if neurons is None or not objective > lowest:  # a program that was stopped may have a worse one
-                    neurons, lowest = found, objective
-                V = dual_point(problem, result.V)
-                known = np.full((2, problem.n_outputs, len(patterns)), np.inf)
-                known[:, :, working] = program.known_bounds(V, result)
-                best = max(best, bounds.own(V, known), key=lambda b: b.value)
-                used = program.costs(result.Z).max(axis=(0, 1))
-                n_used = int((used > 1e-6 * used.max(initial=0.0)).sum())
-                history.append(HistoryEntry(time.perf_counter() - began, lowest, best.value, n_used))
-                gap = relative_gap(lowest, best.value)
-                if options.verbose:
-                    note(
-                        f"{history[-1].elapsed:8.2f} s  {len(working):6d} of {len(patterns)} patterns  "
-                        f"objective {lowest:.8g}  gap {gap:.1e}",
-                        closed(gap, target),
-                    )
-                if gap <= target or result.status in STOPPED or direct:
-                    break
-                worst = bounds.values.max(axis=(0, 1))
-                violating = worst > problem.beta * (1 + 1e-9)
-                violating[working] = False
-                if not violating.any():
-                    break
-                kept = working[used > 1e-8 * used.max(initial=0.0)]
-                working = np.concatenate([kept, _select(worst, np.flatnonzero(violating))])
-        except Stopped as stopped:
-            status = str(stopped)
-    if neurons is None:
-        raise Stopped(status)
-    # merged neurons may leave patterns that are a sample
-    neurons = _repair(problem, reduce_neurons(problem, _repair(problem, neurons), merging=patterns.complete))
-    best = _proven(bounds, best)
-    if problem.loss.smooth:
-        V = dual_point(problem, -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w))
-        with suppress(Stopped):
-            best = max(best, bounds.lower_bound(V), key=lambda b: (b.proven, b.value))
-    return _solution(problem, patterns, neurons, best, status, history, began, max(1, n_iter))
+    run.n_iter = 0
+    with run.going():
+        for _ in range(MAX_ROUNDS):
+            checkpoint()
+            program = FiniteProgram(problem, problem.atoms.blocks(patterns.take(working)))
+            result = solve_program(program, run)
+            run.status = result.status
+            run.n_iter += max(1, result.iterations)
+            run.offer(program.neurons(result), ties=True)  # a program that was stopped may have a worse one
+            V = problem.dual_point(result.V)
+            known = np.full((2, problem.n_outputs, len(patterns)), np.inf)
+            known[:, :, working] = program.known_bounds(V, result)
+            run.bounded(bounds.own(V, known))
+            used = program.costs(result.Z).max(axis=(0, 1))
+            largest = used.max(initial=0.0)
+            run.note(int((used > _UNUSED * largest).sum()), size=f"{len(working):6d} of {len(patterns)} patterns")
+            if run.gap <= _TARGET * run.options.tol or result.status in STOPPED or direct:
+                return
+            worst = bounds.values.max(axis=(0, 1))
+            violating = worst > problem.beta * (1 + _ROUNDING)
+            violating[working] = False
+            if not violating.any():
+                return
+            kept = working[used > _LEAVES * largest]
+            working = np.concatenate([kept, _select(worst, np.flatnonzero(violating))])
+    if not (run.n_iter or run.history):  # there is no network
+        raise Stopped(run.status)
+
+
+def _move(run: Run, patterns: Cells) -> None:
+    """A better solution where rounding has kept the conic solver from one: rows so close that the cones between them
+    are thinner than its tolerance. Neurons that move freely know no cones, and the bound is again over all patterns.
+    """
+    problem, options, limit = run.problem, run.options, run.options.time_limit
+    left = None if limit is None else limit - run.elapsed
+    if not ("plain oracle" in problem.atoms.can and problem.loss.finite) or (left is not None and left <= 0):
+        return
+    run.note()
+    free = replace(options, tol=_FREE * options.tol, time_limit=left, audit=False, start=run.neurons)
+    found = solve_adaptive(problem, free)
+    assert isinstance(found.neurons, Neurons)
+    run.offer(found.neurons)
+    with suppress(Stopped):
+        run.bound = _better(run.bound, cone_bounds(problem, patterns).lower_bound(found.bound.V))
+    run.status, run.n_iter = found.status, run.n_iter + found.n_iter
+
+
+def _better(own: Bound, found: Bound) -> Bound:
+    """The larger one of two bounds that are proven, or else the one that is."""
+    return max(own, found, key=lambda b: (b.proven, b.value))
 
 
 def _proven(bounds: ConeBounds, best: Bound) -> Bound:
@@ -204,40 +202,16 @@ def _proven(bounds: ConeBounds, best: Bound) -> Bound:
         return bound_by_norms(bounds.problem, best.V)
 
 
-def _solution(
-    problem: Problem,
-    patterns: Patterns,
-    neurons: Neurons,
-    best: Bound,
-    status: str,
-    history: list[HistoryEntry],
-    began: float,
-    n_iter: int | None = None,
-) -> Solution:
-    """The solution on ``patterns``; without ``n_iter``, every entry of the history is an iteration."""
-    last = HistoryEntry(time.perf_counter() - began, problem.objective(neurons), best.value, len(neurons))
-    return Solution(
-        neurons=neurons,
-        bound=best,
-        scope="global" if patterns.complete else "patterns" if problem.n_outputs == 1 else "patterns, separate",
-        method=f"{'all' if patterns.complete else 'sampled:'} {len(patterns)} activation patterns",
-        status=status,
-        n_iter=max(1, len(history)) if n_iter is None else n_iter,
-        n_patterns=len(patterns),
-        history=[*history[:-1], last],
-    )
-
-
-def solve_program(program: FiniteProgram, options: Options, began: float) -> ConicResult:
+def solve_program(program: FiniteProgram, log: Log) -> ConicResult:
     """By one cone program where the loss has that form, else, or if that stalls, by Newton steps."""
     program.check_memory()  # the conic solver would end the process
     loss = program.problem.loss
     form = loss.cone_form(program.problem.Y, program.problem.w)
-    solve = partial(_solve, program, options, began)
+    solve = partial(_solve, program, log)
     result = None if form is None else solve(form)
     # Exponential cones may stall far from the optimum; Newton steps only need quadratic programs.
-    if result is None or (result.status in ("InsufficientProgress", "AlmostSolved") and loss.smooth):
-        result = newton(program, solve, result, tol=min(1e-9, options.tol / 100))
+    if result is None or (result.status in (Status.STALLED, Status.ROUGHLY) and loss.smooth):
+        result = newton(program, solve, result, tol=min(_FINE, _ACCURACY * log.options.tol))
     return result
 
 
@@ -252,10 +226,10 @@ def _repair(problem: Problem, neurons: Neurons) -> Neurons:
     F = problem.outputs(neurons)
     wanted = problem.loss.nearest_outputs(F, problem.Y) - F
     size = np.linalg.norm(neurons.alpha, axis=1)
-    hidden = problem.hidden_of(neurons) * size
-    change, *_ = np.linalg.lstsq(hidden, wanted, rcond=1e-10)
+    hidden = problem.atoms.hidden_of(neurons) * size
+    change, *_ = np.linalg.lstsq(hidden, wanted, rcond=_RANK)
     repaired = replace(neurons, alpha=neurons.alpha + size[:, None] * change)
-    return repaired if repaired.costs.sum() <= (1 + 1e-5) * neurons.costs.sum() else neurons
+    return repaired if repaired.costs.sum() <= (1 + _REPAIR) * neurons.costs.sum() else neurons
 
 
 def _select(values: FloatArray, candidates: IntArray) -> IntArray:
@@ -266,21 +240,16 @@ def _select(values: FloatArray, candidates: IntArray) -> IntArray:
     return np.concatenate([ranked[:half], rest[:: max(1, len(rest) // half)][:half]])
 
 
-def _solve(program: FiniteProgram, options: Options, began: float, form: ConeForm) -> ConicResult:
-    watch = current()
+def _solve(program: FiniteProgram, log: Log, form: ConeForm) -> ConicResult:
+    options, watch = log.options, current()
     left = watch.left
     if options.time_limit is not None:
-        left = min(left, _SHARE * options.time_limit - (time.perf_counter() - began))
+        left = min(left, _SHARE * options.time_limit - log.elapsed)
     return program.solve(
         form,
-        tol=min(1e-9, options.tol / 100),
+        tol=min(_FINE, _ACCURACY * options.tol),
         max_iter=options.max_iter,
         time_limit=None if left == np.inf else left,
         verbose=options.verbose,
         stop=lambda: watch.interrupted,
     )
-
-
-def dual_point(problem: Problem, V: FloatArray) -> FloatArray:
-    """V moved into the domain of the dual."""
-    return problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)

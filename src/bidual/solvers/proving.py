@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bidual._checks import shown
-from bidual._typing import FloatArray
-from bidual._watch import Stopped, current
-from bidual.certificates import Bound, bound_by_norms, lower_bound, relative_gap, sufficient
-from bidual.certificates.oracle import CONE_RANK, bound_oracle
-from bidual.certificates.oracle.joint import relaxed_dual
-from bidual.problem import Neurons, Problem
+from bidual._util.typing import FloatArray
+from bidual._util.watch import Stopped, current, watching
+from bidual.atoms import Neurons
+from bidual.bounds import Bound, bound_by_norms, cone_bounds, lower_bound, relative_gap, sufficient
+from bidual.bounds.oracle import CONE_RANK, bound_oracle
+from bidual.bounds.oracle.joint import relaxed_dual
+from bidual.problem import Problem
 from bidual.solvers.base import PROOF_PATTERNS, Solution
 from bidual.solvers.blending import Blend
-from bidual.solvers.kinds import cone_bounds, few_of
 
 #: What bounds by norms are called.
 NORMS = "norms of rows"
@@ -26,15 +25,10 @@ NORMS = "norms of rows"
 _INCUMBENTS = 50
 #: Seconds that prove="auto" takes at least; and at most, as a multiple of the seconds of training.
 LEAST, SHARE = 1.0, 1.0
-
-
-def checked_prove(prove: float | str | bool) -> float | str | bool:
-    """``prove`` as given, if it makes sense."""
-    seconds = isinstance(prove, int | float | np.number) and not isinstance(prove, bool)
-    auto = isinstance(prove, str) and prove == "auto"
-    if not (prove is False or auto or (seconds and 0 <= prove <= float(np.finfo(float).max))):  # type: ignore[operator]
-        raise ValueError(f"prove must be 'auto', False or a number of seconds >= 0, got {shown(prove)}")
-    return prove
+#: Share of that after which a search comes to its end by itself; what goes on after all of it is abandoned.
+SEARCH = 0.8
+#: Multiplications of a second, on a slow machine.
+SPEED = 1e10
 
 
 def seconds_for(prove: float | str | bool, training: float, left: float) -> float:
@@ -45,19 +39,22 @@ def seconds_for(prove: float | str | bool, training: float, left: float) -> floa
     return max(0.0, min(wanted, left))
 
 
-def proven(problem: Problem, solution: Solution, tol: float, deadline: float) -> tuple[Bound, str]:
-    """The best proven lower bound on the problem of ``solution``, and how it was proven."""
+def proven(problem: Problem, solution: Solution, tol: float, seconds: float) -> tuple[Bound, str]:
+    """The best lower bound on the problem of ``solution`` that can be proven in so much time, and how it was proven."""
     neurons = solution.neurons
     assert isinstance(neurons, Neurons)
-    lowest, found = problem.objective(neurons), solution.bound.V
+    F, found = problem.outputs(neurons), solution.bound.V
+    lowest = problem.loss_value(F) + problem.beta * float(neurons.costs.sum())
     if solution.bound.proven and relative_gap(lowest, solution.bound.value) <= tol:
         return solution.bound, solution.method
     if not found.any() and problem.loss.smooth:  # nothing is known yet: the residual is a dual point, too
-        found = -problem.loss.gradient(problem.outputs(neurons), problem.Y, problem.w)
-    prover = Prover(problem, found, lowest, tol, deadline, incumbents=neurons.U)
-    if solution.bound.proven:
-        prover.offer(solution.bound, solution.method)
-    prover.run()
+        found = -problem.loss.gradient(F, problem.Y, problem.w)
+    deadline = time.perf_counter() + SEARCH * seconds
+    with watching(seconds):
+        prover = Prover(problem, found, lowest, tol, deadline, incumbents=neurons.U)
+        if solution.bound.proven:
+            prover.offer(solution.bound, solution.method)
+        prover.run()
     return prover.best, prover.how
 
 
@@ -77,7 +74,7 @@ class Prover:
     deadline : float
         Moment of :func:`time.perf_counter` at which to stop.
     method : str
-        See :func:`bidual.certificates.oracle.bound_oracle`; "local" proves by norms only.
+        See :func:`bidual.bounds.oracle.bound_oracle`; "local" proves by norms only.
     incumbents : ndarray, shape (k, p)
         Hidden weights of neurons worth a look.
     others : tuple of ndarray
@@ -120,14 +117,21 @@ class Prover:
         with suppress(Stopped):  # the deadline ends a search that goes on; the limits of the run end any
             if self.done or self.method == "local" or late or self._by_patterns():
                 return
-            if self.problem.plain:  # the oracle knows nothing of neurons of other kinds
+            # the oracle knows nothing of neurons of other kinds
+            if "plain oracle" in self.problem.atoms.can and self._affordable:
                 self._by_oracle()
+
+    @property
+    def _affordable(self) -> bool:
+        """Whether there is time to write down the dual constraint, two products with all rows."""
+        N, p = self.problem.atoms.M.shape
+        return 2.0 * N * p**2 <= SPEED * (self.deadline - time.perf_counter())
 
     def _by_oracle(self) -> None:
         incumbents = self._heaviest()
         goal = (1.0 - self.tol) * self.lowest
         if self._blends:
-            known = np.zeros((0, self.problem.M.shape[1])) if incumbents is None else incumbents
+            known = np.zeros((0, self.problem.atoms.M.shape[1])) if incumbents is None else incumbents
             Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known).run(self.deadline, self.offer)
             return
         for V in self._points():
@@ -150,7 +154,7 @@ class Prover:
         """Over all activation patterns, of one output, if they are few; whether that was the way."""
         if self.method not in ("auto", "patterns") or self.problem.n_coefficients > 1:
             return False
-        patterns = few_of(self.problem, PROOF_PATTERNS)
+        patterns = self.problem.atoms.few_cells(PROOF_PATTERNS)
         if patterns is None:
             return False
         bound = cone_bounds(self.problem, patterns).lower_bound(self.found)
@@ -189,6 +193,6 @@ class Prover:
     @property
     def _blends(self) -> bool:
         """Whether points between the relaxed one and the best one are worth a try."""
-        rank = self.problem.reduced.shape[1]
+        rank = self.problem.atoms.reduced.shape[1]
         branches = self.method == "signs" or (self.method == "auto" and rank > CONE_RANK)
         return self._relaxes and branches and np.isfinite(self.deadline)

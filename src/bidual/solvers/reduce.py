@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import singledispatch
 
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual._watch import current
-from bidual.problem import Neurons, ParallelProblem, Problem
+from bidual._util.typing import FloatArray
+from bidual._util.watch import current
+from bidual.atoms import Neurons
+from bidual.problem import Problem
 
 #: Pre-activations this small, relative to the row and the neuron, are zero.
 ZERO = 1e-7
+#: The size of neurons that vanish together with another one, relative to what it was: not too small to divide by.
+VANISHED = 1e-150
+#: Entries of a dependence this small, relative to its largest, are rounding.
+NOISE = 1e-12
 
 
 def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8, *, merging: bool = True) -> Neurons:
@@ -24,7 +28,7 @@ def reduce_neurons(problem: Problem, neurons: Neurons, budget: float = 1e-8, *, 
     objective = problem.objective(neurons)
     if not np.isfinite(objective):  # nothing to compare with
         return neurons.balanced()
-    nothing = problem.no_neurons(neurons.U.shape[1], np.zeros_like(neurons.intercept))
+    nothing = problem.atoms.none(neurons.U.shape[1], np.zeros_like(neurons.intercept))
     if problem.objective(nothing) <= objective:
         return nothing
     ceiling = objective + budget * abs(objective)
@@ -45,18 +49,17 @@ def prune(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     return neurons
 
 
-@singledispatch
 def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     """Merge neurons with parallel output weights that lie in the closure of one cell.
 
     There the activation is linear, so that the sum of two weight vectors computes the sum of the two neurons, and
     its norm is no larger than the sum of the norms.
     """
-    if len(neurons) < 2:
+    if len(neurons) < 2 or not problem.atoms.merges:
         return neurons
     norms = np.linalg.norm(neurons.alpha, axis=1, keepdims=True)
     U, heads = neurons.U * norms, neurons.alpha / norms
-    rows = problem.M / np.where(problem.row_norms > 0, problem.row_norms, 1.0)[:, None]
+    rows = problem.atoms.M / np.where(problem.atoms.row_norms > 0, problem.atoms.row_norms, 1.0)[:, None]
 
     hidden = rows @ U.T
     zero = ZERO * np.linalg.norm(U, axis=1)
@@ -65,7 +68,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     costs = np.linalg.norm(U, axis=1)
 
     def contributions(u: FloatArray, head: FloatArray) -> FloatArray:
-        return problem.contributions_of(Neurons(u, head, neurons.intercept))
+        return problem.atoms.contributions_of(Neurons(u, head, neurons.intercept))
 
     Phi = contributions(U, heads)
     F, total = Phi.sum(axis=2) + neurons.intercept, float(costs.sum())
@@ -91,12 +94,6 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     return merged if problem.objective(merged) <= ceiling else neurons
 
 
-@merge.register
-def _merge_branches(problem: ParallelProblem, neurons: Neurons, ceiling: float) -> Neurons:
-    """Branches of a parallel network stay as they are: what :func:`basis` leaves is few enough."""
-    return neurons
-
-
 def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     r"""The same outputs at the same cost with fewer neurons: at most one more than there are outputs in all.
 
@@ -106,7 +103,7 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     m = len(neurons)
     if m < 2:
         return neurons
-    vectors = problem.contributions_of(neurons).reshape(-1, m)
+    vectors = problem.atoms.contributions_of(neurons).reshape(-1, m)
     vectors = np.vstack([vectors, neurons.costs])
     lengths = np.linalg.norm(vectors, axis=0)
     # Few neurons on many rows are independent as a rule, and finding out would cost more than it is worth.
@@ -128,8 +125,9 @@ def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
         for _ in range(dependences.shape[1]):
             first = dependences[:, 0]
             change = first / t[some]
-            k = int(np.argmax(np.abs(change)))  # this neuron is the first to vanish
-            t[some] *= np.maximum(1.0 - change / change[k], 1e-300)
+            # this neuron is the first to vanish; where equals vanish together, rounding is no dependence of the others
+            k = int(np.argmax(np.where(np.abs(first) > NOISE * np.abs(first).max(), np.abs(change), 0.0)))
+            t[some] = np.maximum(t[some] * (1.0 - change / change[k]), VANISHED * lengths[some])
             active = active[active != some[k]]
             # the other dependences, without that neuron
             dependences = dependences[:, 1:] - np.outer(first, dependences[k, 1:] / first[k])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._jit import JIT
-from bidual._typing import FloatArray, IntArray
+from bidual._util.jit import JIT
+from bidual._util.typing import FloatArray, IntArray
 
 
 @njit(**JIT)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.linalg import lapack
 
-from bidual._typing import FloatArray, IntArray
+from bidual._util.typing import FloatArray, IntArray
 from bidual.splines.rows import NewtonRows
 
 #: Unknowns of a piece, in the order of the band: value, right multiplier, right slope, multiplier of the piece, left

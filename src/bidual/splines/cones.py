@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 
 
 class Cones:

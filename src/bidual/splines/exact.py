@@ -11,13 +11,12 @@ with one output the formula of :func:`bidual.splines.problem.spline_norm`, with 
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
-from bidual._typing import FloatArray
-from bidual.certificates import Bound
-from bidual.solvers.base import HistoryEntry, Options
+from bidual._util.typing import FloatArray
+from bidual.bounds import Bound
+from bidual.solvers.base import Options
+from bidual.solvers.run import Log, Status
 from bidual.splines.generation import Generated, Spline
 from bidual.splines.interior import Chain, solve_chain
 from bidual.splines.problem import KINKS, SplineProblem, spline_norm
@@ -28,7 +27,7 @@ _EPS = float(np.finfo(float).eps)
 
 def exact_fit(problem: SplineProblem, options: Options) -> Generated:
     """The network of smallest penalty through all data (their penalty has weight ``problem.beta``)."""
-    began = time.perf_counter()
+    log = Log(options)
     hats = Hats(problem.x, problem.nodes)
     g = problem.Y[problem.nodes]
     slopes = np.diff(g, axis=0) / hats.spacing[:, None]
@@ -36,7 +35,7 @@ def exact_fit(problem: SplineProblem, options: Options) -> Generated:
     pieces, C = slopes.shape
     right, left = np.zeros((pieces, C)), np.zeros((pieces, C))
     u, z = np.zeros((pieces, C)), np.zeros((pieces, C))
-    iterations, status = 1, "solved by a formula"
+    log.n_iter, log.status = 1, Status.FORMULA
     if pieces:
         right[0], right[1:] = slopes[0], delta
     if C == 1:
@@ -53,20 +52,20 @@ def exact_fit(problem: SplineProblem, options: Options) -> Generated:
         # the ramps must add up to the slopes exactly
         if pieces:
             right[0], right[1:] = slopes[0] + left.sum(axis=0), delta - left[:-1]
-        u, z, iterations = chain.u, chain.z, chain.iterations
-        status = "solved" if chain.solved else "no further progress in floating point"
+        u, z, log.n_iter = chain.u, chain.z, chain.iterations
+        log.status = Status.CONVERGED if chain.solved else Status.STALLED
         least = _bound(chain, slopes, delta)
     rounding = (64 + 4 * len(g)) * _EPS * (np.linalg.norm(slopes, axis=1).sum() if C > 1 else least)
     # every slope counts twice at most, and is as uncertain as the distance of its nodes
     away = problem.away[problem.nodes]
     rounding += 4.0 * float(np.linalg.norm(slopes, axis=1) @ ((away[1:] + away[:-1]) / hats.spacing))
-    chain = Chain(g, right, left, u, z, np.zeros_like(u), 0.0, True, iterations)
+    chain = Chain(g, right, left, u, z, np.zeros_like(u), 0.0, True, log.n_iter)
     penalty = float(np.linalg.norm(right, axis=1).sum() + np.linalg.norm(left, axis=1).sum())
     spline = Spline(np.arange(len(g)), chain, problem.Y, problem.beta * penalty, np.zeros_like(problem.Y))
     V = problem.beta * _dual_point(problem, u, hats.spacing)
     bound = Bound(problem.beta * max(0.0, least - rounding), V, problem.beta, problem.beta, KINKS)
-    history = [HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, pieces)]
-    return Generated(spline, bound, history, iterations, status)
+    log.write(spline.objective, bound.value, pieces)
+    return Generated(spline, bound, log.history, log.n_iter, log.status)
 
 
 def _multipliers(slopes: FloatArray, delta: FloatArray) -> FloatArray:

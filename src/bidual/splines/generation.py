@@ -7,24 +7,30 @@ local maximum that violates the dual constraint. Rounds end when the proven gap 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
-from bidual._watch import watching
-from bidual.certificates import Bound, relative_gap
+from bidual._util.typing import FloatArray, IntArray
+from bidual.bounds import Bound
 from bidual.losses import DualBox
-from bidual.progress import note
 from bidual.solvers.base import HistoryEntry, Options
+from bidual.solvers.run import Run, Status
 from bidual.splines.interior import Chain, solve_chain
 from bidual.splines.problem import SplineProblem
 from bidual.splines.rows import BoxRows, Hats, QuadraticRows, SmoothRows, hessians
 
 #: Knots of the first round; up to this many nodes all of them.
 FIRST = 48
+#: Gap to end with in units of ``tol``: knots are pruned afterwards, which may cost this (also in units of it).
+TARGET, PRUNED = 0.3, 0.1
+#: Accuracy of a round in units of the gap before it; in units of ``tol`` at best; and at worst.
+ACCURACY, FINEST, ROUGHEST = 0.01, 0.05, 1e-3
+#: What is taken for the objective before there is one, in natural units, and the size of ramps that are counted.
+FIRST_OBJECTIVE, COUNTED = 1e-3, 1e-6
+#: What rounding may add to a constraint: less is no violation.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -63,50 +69,45 @@ class Generated:
 
 def generate(problem: SplineProblem, options: Options) -> Generated:
     """Minimise the problem over all splines."""
-    began = time.perf_counter()
-    history: list[HistoryEntry] = []
+    run: Run[Spline | None] = Run(problem.dense, options, None, np.inf)
     knots = _first_knots(problem)
-    spline: Spline | None = None
-    bound = Bound.nothing(problem.dense)
-    gap, status, n_iter = np.inf, "stopped at max_iter", 0
+    finest = FINEST * options.tol
+    gap = np.inf
     moved: float | None = None
-    with watching(options.time_limit) as watch:
+    with run.going() as watch:
         stop = watch.late
         for _ in range(options.max_iter):
-            tol = float(np.clip(0.01 * gap, 0.05 * options.tol, 1e-3))
-            floor = 0.05 * options.tol * (1e-3 if spline is None else spline.objective)
-            current = solve_knots(problem, knots, spline, tol, stop, floor=floor, moved=moved)
-            moved = None if spline is None else float(np.abs(current.F - spline.F).max())
-            n_iter += current.chain.iterations
+            before = run.neurons
+            tol = float(np.clip(ACCURACY * gap, finest, ROUGHEST))
+            floor = finest * (FIRST_OBJECTIVE if before is None else run.objective)
+            current = solve_knots(problem, knots, before, tol, stop, floor=floor, moved=moved)
+            moved = None if before is None else float(np.abs(current.F - before.F).max())
+            run.n_iter += current.chain.iterations
             new, values = problem.bound(current.V, exact=False)
-            bound = max(bound, new, key=lambda b: b.value)
-            spline = current if spline is None or current.objective < spline.objective else spline
-            gap = relative_gap(spline.objective, bound.value)
-            used = int((np.linalg.norm(spline.chain.right, axis=1) > 1e-6).sum())
-            history.append(HistoryEntry(time.perf_counter() - began, spline.objective, bound.value, used))
-            if options.verbose:
-                note(
-                    f"{history[-1].elapsed:8.2f} s  {len(knots):6d} of {len(values)} knots  "
-                    f"objective {spline.objective:.8g}  gap {gap:.1e}"
-                )
-            if gap <= 0.3 * options.tol:
-                status = "gap closed"
+            run.bounded(new)
+            run.offer(current, current.objective, ties=before is None)
+            assert run.neurons is not None
+            used = int((np.linalg.norm(run.neurons.chain.right, axis=1) > COUNTED).sum())
+            gap = run.note(used, size=f"{len(knots):6d} of {len(values)} knots").gap
+            if gap <= TARGET * options.tol:
+                run.status = Status.CONVERGED
                 break
-            if stop():
-                status = watch.status
-                break
+            watch.check()
             added = np.setdiff1d(_peaks(values, problem.beta), knots)
             if not len(added):
-                status = "no further progress in floating point"
-                if tol <= 0.05 * options.tol:
+                run.status = Status.STALLED
+                if tol <= finest:
                     break
                 gap = 0.0  # once more, as accurately as can be
             knots = np.union1d(knots, added)
-        assert spline is not None
-        if not stop():
-            spline = _pruned(problem, spline, options.tol, stop)
+        if run.neurons is not None and not stop():
+            pruned = _pruned(problem, run.neurons, options.tol, stop)
+            run.adopt(pruned, pruned.objective)
+    spline = run.neurons
+    assert spline is not None
     final, _ = problem.bound(spline.V)
-    return Generated(spline, max(bound, final, key=lambda b: b.value), history, n_iter, status)
+    run.bounded(final)
+    return Generated(spline, run.bound, run.history, run.n_iter, run.status)
 
 
 def solve_knots(
@@ -131,6 +132,9 @@ def solve_knots(
     zero = np.zeros((len(knots), problem.n_outputs))
     if box is None:
         return _solve_smooth(problem, hats, knots, start, tol, stop, floor)
+    targets, box = box.sided(Y)
+    k = len(targets) // len(Y)
+    beside = hats if k == 1 else Hats(np.repeat(problem.x, k), k * problem.nodes[knots])
     if not (np.isfinite(box.lower).any() or np.isfinite(box.upper).any()):
         rows = QuadraticRows(hats, Y, 0 * Y, box.curvature * w[:, None] * np.ones_like(Y))
         chain = solve_chain(rows, problem.beta, start=zero, tol=tol, floor=floor, stop=stop)
@@ -138,19 +142,20 @@ def solve_knots(
     size = None
     if not loss.finite and len(knots) > 1:  # a margin asks for slopes of this order
         size = float((np.abs(np.diff(Y[problem.nodes[knots]], axis=0)) / hats.spacing[:, None]).mean()) or None
-    near = None if start is None else _margins(start.F - Y, box)
+    near = None if start is None else _margins(np.repeat(start.F, k, axis=0) - targets, box)
     radius = np.inf if near is None else float(np.quantile(near[0], 0.7)) if moved is None else 2.0 * moved
     for attempt in range(4):
         settled, bounds = (None, None) if near is None or attempt == 3 else (near[0] > radius, near[1])
-        barrier = BoxRows(hats, Y, w, box, settled, bounds, crowded=loss.classification)
+        barrier = BoxRows(beside, targets, np.repeat(w, k), box, settled, bounds, crowded=loss.classification)
         chain = solve_chain(barrier, problem.beta, start=zero, size=size, tol=tol, floor=floor, stop=stop)
-        spline = _spline(problem, hats, knots, chain, -w[:, None] * barrier.v)
+        slopes = barrier.v.reshape(len(Y), k, -1).sum(axis=1)
+        spline = _spline(problem, hats, knots, chain, -w[:, None] * slopes)
         if settled is None or start is None or stop():
             break
         if not chain.solved:
             radius *= 4.0
             continue
-        value, side = _margins(spline.F - Y, box)
+        value, side = _margins(np.repeat(spline.F, k, axis=0) - targets, box)
         if not (settled & ((value <= 0) | (side != bounds).any(axis=1))).any():
             break
         radius = max(4.0 * radius, 2.0 * float(np.abs(spline.F - start.F).max()))
@@ -279,7 +284,7 @@ def _first_knots(problem: SplineProblem) -> IntArray:
 def _peaks(values: FloatArray, beta: float) -> IntArray:
     """Local maxima of the dual constraint above beta."""
     padded = np.concatenate([[-np.inf], values, [-np.inf]])
-    top = (values >= padded[:-2]) & (values > padded[2:]) & (values > beta * (1 + 1e-12))
+    top = (values >= padded[:-2]) & (values > padded[2:]) & (values > beta * (1 + ROUNDING))
     return np.flatnonzero(top)
 
 
@@ -299,6 +304,6 @@ def _pruned(problem: SplineProblem, spline: Spline, tol: float, stop: Callable[[
     kept[[0, -1]] = True
     if kept.all():
         return spline
-    floor = 0.05 * tol * spline.objective
-    fewer = solve_knots(problem, spline.knots[kept], spline, 0.05 * tol, stop, floor=floor, moved=1e-3)
-    return fewer if fewer.objective <= spline.objective * (1 + 0.1 * tol) else spline
+    floor = FINEST * tol * spline.objective
+    fewer = solve_knots(problem, spline.knots[kept], spline, FINEST * tol, stop, floor=floor, moved=1e-3)
+    return fewer if fewer.objective <= spline.objective * (1 + PRUNED * tol) else spline

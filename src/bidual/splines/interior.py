@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.splines.band import Band
 from bidual.splines.cones import Cones
 from bidual.splines.rows import Rows

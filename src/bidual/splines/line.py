@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.closed_form.rank_one import rank_one_factor
 
 _EPS = float(np.finfo(float).eps)

@@ -27,14 +27,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
-from bidual.certificates import Bound, lower_bound
-from bidual.certificates.dual import Centring, certain_value
-from bidual.certificates.proof import Proof
+from bidual._util.typing import FloatArray, IntArray
+from bidual.atoms import Atoms, Neurons, Relu
+from bidual.bounds import Bound, lower_bound
+from bidual.bounds.dual import Centring, certain_value
+from bidual.bounds.proof import Proof
 from bidual.losses import Loss
 from bidual.problem import Problem
 
@@ -43,8 +43,8 @@ _LONG = float(np.finfo(np.longdouble).eps)
 
 
 @dataclass(frozen=True)
-class LineProblem(Problem):
-    """Rows on a line, sorted, for neurons with free biases: M is their coordinate, with the middle at zero.
+class LineAtoms(Atoms):
+    """Neurons with free biases on sorted rows on a line: M is their coordinate, with the middle at zero.
 
     Attributes
     ----------
@@ -52,15 +52,14 @@ class LineProblem(Problem):
         Distances of the rows from the line, relative to the length of the data.
     """
 
-    away: FloatArray = field(default_factory=lambda: np.zeros(0))
-    plain: ClassVar[bool] = False
+    away: FloatArray = field(kw_only=True)
 
-    @cached_property
-    def spline(self) -> SplineProblem:
-        """The same in the form that splines are trained in."""
-        x = self.M[:, 0]
-        away = self.away * float(x[-1] - x[0]) + 2 * _EPS * np.abs(x)
-        return SplineProblem(x, self.Y, self.w, self.loss, self.beta, away)
+    def hidden_of(self, neurons: Neurons) -> FloatArray:
+        return np.maximum(self.M @ neurons.U[:, :1].T + neurons.U[:, 1], 0.0)
+
+    def norm_limit(self, V: FloatArray) -> float:
+        """None: ramps that begin far away are as large as one likes."""
+        return np.inf
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,10 @@ class KinkProof(Proof):
 
     def bound(self, problem: Problem, V: FloatArray) -> float:
         """The largest value, with slack."""
-        if not isinstance(problem, LineProblem):
+        ramps = problem.of(LineAtoms)
+        if ramps is None:
             raise ValueError("a proof by kinks is about networks with free biases on rows on a line")
-        return problem.spline.limit(V)
+        return SplineProblem.of(ramps).limit(V)
 
 
 #: Why the largest value at the data points is the largest of all, and in words.
@@ -83,7 +83,7 @@ METHOD = "a kink at every data point priced"
 
 @dataclass(frozen=True)
 class SplineProblem:
-    """Rows sorted by their coordinate, in natural units (:mod:`bidual.units`).
+    """Rows sorted by their coordinate, in natural units (:mod:`bidual.training.units`).
 
     Attributes
     ----------
@@ -104,6 +104,13 @@ class SplineProblem:
     beta: float
     away: FloatArray
 
+    @classmethod
+    def of(cls, problem: Problem[LineAtoms]) -> SplineProblem:
+        """A problem in natural units in the form that splines are trained in."""
+        x = problem.atoms.M[:, 0]
+        away = problem.atoms.away * float(x[-1] - x[0]) + 2 * _EPS * np.abs(x)
+        return cls(x, problem.Y, problem.w, problem.loss, problem.beta, away)
+
     @cached_property
     def nodes(self) -> IntArray:
         """The first row at each distinct x."""
@@ -117,7 +124,7 @@ class SplineProblem:
     @cached_property
     def dense(self) -> Problem:
         """The same loss on the same rows, for what is not special to splines."""
-        return Problem(self.x[:, None], None, self.Y, self.w, self.loss, self.beta, fit_intercept=True)
+        return Problem(Relu(self.x[:, None]), self.Y, self.w, self.loss, self.beta, fit_intercept=True)
 
     def constraint(self, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Norms of the dual constraint of the ramps to the right and to the left of every node, ``(N,)`` each."""

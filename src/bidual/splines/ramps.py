@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.closed_form.rank_one import left_ramps
 from bidual.networks import TwoLayerNetwork
 from bidual.splines.line import Line

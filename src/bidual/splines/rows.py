@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bidual._typing import BoolArray, FloatArray, IntArray
+from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual.losses import DualBox, Loss
 from bidual.splines import _kernels
 

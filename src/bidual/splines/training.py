@@ -3,86 +3,73 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from bidual._typing import Array, FloatArray
-from bidual._watch import INTERRUPTED, watching
+from bidual._util.ranges import check_range
+from bidual._util.typing import Array, FloatArray
 from bidual.architectures import TwoLayer
-from bidual.certificates import Bound
-from bidual.certificates.evidence import Evidence
-from bidual.closed_form.certify import certificate_of
+from bidual.bounds import Bound
+from bidual.bounds.evidence import Evidence
 from bidual.losses import ExactFit, Loss, Margin
 from bidual.networks import Network, TwoLayerNetwork
-from bidual.ranges import check_range
+from bidual.problem import Problem
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.splines.exact import exact_fit
 from bidual.splines.generation import Generated, generate
 from bidual.splines.line import Line, find_line
-from bidual.splines.problem import KINKS, METHOD, LineProblem, SplineProblem
+from bidual.splines.problem import METHOD, LineAtoms, SplineProblem
 from bidual.splines.ramps import Ramps, ramps_of
-from bidual.training import Faint, Trained, distinct_rows
-from bidual.units import Units
+from bidual.training.objective import Objective
+from bidual.training.posed import Posed
+from bidual.training.rows import Rows
+from bidual.training.train import Trained, watched
+from bidual.training.units import Units
 
 #: Times that a network is scaled to meet a margin.
 _TRIES = 8
-
-
 #: Bounds that differ by less, relatively, differ by rounding.
 _SAME = 1e-10
 
 
 @dataclass(frozen=True)
-class SplineSet:
-    """Rows on a line, in the order of their coordinates, with the problem posed on them.
+class SplineSet(Posed):
+    """Rows on a line, in the order of their coordinates, with the problem of free biases posed on them.
 
     Attributes
     ----------
-    X : ndarray, shape (n, d)
-        The distinct rows.
-    problem : LineProblem
     line : Line
     c : ndarray, shape (n,)
-        Their coordinates.
+        The coordinates of the distinct rows.
     """
 
-    X: FloatArray
-    problem: LineProblem
+    problem: Problem[LineAtoms]
     line: Line
     c: FloatArray
-    faint: Faint
-    restriction: ClassVar[str] = ""
 
     @classmethod
-    def pose(cls, X: FloatArray, Y: FloatArray, sample_weight: Array | None, *, loss: Loss, beta: float) -> SplineSet:
+    def of(cls, objective: Objective, X: FloatArray, Y: FloatArray, sample_weight: Array | None) -> SplineSet:
         """Pose the problem on rows ``X (n, d)`` and encoded targets ``Y (n, C)``, in any order."""
-        faint = Faint.of(X, Y, sample_weight, float(loss.finite))
-        X, Y, counts = distinct_rows(X, Y, sample_weight)
-        line = find_line(X)
-        c = line.coordinates(X)
+        if type(objective.architecture) is not TwoLayer:
+            raise ValueError(f"free biases are for networks of two layers, not for {objective.architecture!r}")
+        loss = objective.acting_loss
+        rows = Rows.of(X, Y, sample_weight, exact=not loss.finite)
+        line = find_line(rows.X)
+        c = line.coordinates(rows.X)
         order = np.argsort(c, kind="stable")
-        X, Y, c, w = X[order], Y[order], c[order], counts[order] / counts.sum()
+        X, Y, c, w = rows.X[order], rows.Y[order], c[order], rows.w[order]
         away = line.distances(X) / (float(c[-1] - c[0]) or 1.0)
         M = (c - 0.5 * (c[0] + c[-1]))[:, None]
-        return cls(X, LineProblem(M, None, Y, w, loss, beta, True, away), line, c, faint)
+        problem = Problem(LineAtoms(M, away=away), Y, w, loss, objective.acting_beta, True)
+        return cls(X, problem, objective, rows.faint, line, c)
 
-    def evidence(self, bound: Bound, natural: LineProblem) -> Evidence | None:
-        """What it takes to check a bound again, both in natural units; None if V proves less than that in rounding."""
-        if bound.settle(natural).value < (1.0 - _SAME) * bound.value:
+    def evidence(self, bound: Bound, classes: tuple[Any, ...] | None = None) -> Evidence | None:
+        """What it takes to check a bound again; None if V proves less than that in rounding."""
+        if bound.settle(self.natural).value < (1.0 - _SAME) * bound.value:
             return None
-        return Evidence(bound.V, bound.scale, KINKS, self.problem.loss, None, TwoLayer.name, {}, "free", True)
-
-    def objective(self, network: Network) -> float:
-        """The objective of a network on all rows of the user."""
-        problem = self.problem
-        value = problem.loss_value(network.evaluate(self.X)) + problem.beta * network.penalty()
-        return value + self.faint.loss(network, problem.loss)
-
-    def accounted(self, bound: Bound) -> Bound:
-        """The bound itself: the rows are as the user gave them."""
-        return bound
+        return super().evidence(bound, classes)
 
     def check_network(self, network: Network, gated: bool) -> None:
         """Raise if the network is not one of those that the problem is about."""
@@ -115,50 +102,32 @@ def train_spline(
         ``tol``, ``max_iter`` (rounds), ``time_limit`` and ``verbose`` count.
     """
     options = Options(tol=1e-6) if options is None else options
-    with watching(options.time_limit) as watch:
-        trained = _train(X, Y, sample_weight, loss, beta, options)
-    return replace(trained, status=INTERRUPTED) if watch.interrupted else trained
+    objective = Objective(loss, float(beta), bias="free")
+    return watched(options, lambda watch: _trained(objective, X, Y, sample_weight, options))
 
 
-def _train(
-    X: FloatArray, Y: FloatArray, sample_weight: Array | None, loss: Loss, beta: float, options: Options
+def _trained(
+    objective: Objective, X: FloatArray, Y: FloatArray, sample_weight: Array | None, options: Options
 ) -> Trained:
     began = time.perf_counter()
     check_range(X=X, y=Y)
-    acting = loss if beta > 0 else loss.limit()
-    penalty = float(beta) if beta > 0 else 1.0
-    posed = SplineSet.pose(X, Y, sample_weight, loss=acting, beta=penalty)
-    X, Y, line, c, w = posed.X, posed.problem.Y, posed.line, posed.c, posed.problem.w
-    _check_fit(c, Y, acting)
-    units = Units.of(posed.problem)
-    natural = units.normalise(posed.problem)
-    assert isinstance(natural, LineProblem)
-    problem = natural.spline
+    posed = SplineSet.of(objective, X, Y, sample_weight)
+    X, Y, loss, units = posed.X, posed.problem.Y, posed.problem.loss, posed.units
+    natural = posed.natural.of(LineAtoms)
+    _check_fit(posed.c, Y, loss)
+    assert natural is not None
+    problem = SplineProblem.of(natural)
     found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
     # ramps that change outputs of order one, and with them the loss, by less than matters
     effect = max(problem.beta, float(problem.x[-1] - problem.x[0]))
-    spare = 0.05 * options.tol * found.spline.objective / effect if acting.finite else 0.0
-    network = ramps_in_units(problem, found, units, c, spare).network(line)
-    if isinstance(acting, Margin):
+    spare = 0.05 * options.tol * found.spline.objective / effect if loss.finite else 0.0
+    network = ramps_in_units(problem, found, units, posed.c, spare).network(posed.line)
+    if isinstance(loss, Margin):
         network = _meeting(network, X, Y)
-    value = float(units.outputs**units.power)
-    F = network.evaluate(X)
-    bound = found.bound.fitting(natural.loss, (F - units.shift) / units.outputs, natural.Y)
-    objective = acting.value(F, Y, w) + penalty * network.penalty() + posed.faint.loss(network, acting)
-    slope = units.outputs ** (units.power - 1) * units.inputs
-    certificate = certificate_of(
-        objective,
-        bound.value * value,
-        beta=beta,
-        loss=acting.name,
-        method=METHOD,
-        began=began,
-        oracle=(found.bound.attained * slope, found.bound.limit * slope),
-        evidence=posed.evidence(found.bound, natural),
-    )
-    history = [replace(h, objective=h.objective * value, likely_bound=h.likely_bound * value) for h in found.history]
-    history[-1] = HistoryEntry(history[-1].elapsed, objective, certificate.lower_bound, network.n_neurons)
-    return Trained(network, certificate, history, found.n_iter, found.status)
+    certificate = posed.certificate(network, found.bound, method=METHOD, began=began)
+    history = units.restore_history(found.history)
+    last = HistoryEntry(history[-1].elapsed, certificate.objective, certificate.lower_bound, network.n_neurons)
+    return Trained(network, certificate, objective, [*history[:-1], last], found.n_iter, found.status)
 
 
 def _meeting(network: TwoLayerNetwork, X: FloatArray, Y: FloatArray) -> TwoLayerNetwork:
@@ -180,9 +149,11 @@ def ramps_in_units(problem: SplineProblem, found: Generated, units: Units, c: Fl
 
 
 def _check_fit(c: FloatArray, Y: FloatArray, loss: Loss) -> None:
-    """Refuse what no function can fit."""
+    """Refuse what no function can fit: at one place the loss asks for an interval of outputs from every row."""
     if loss.finite:
         return
-    same = c[1:] == c[:-1]
-    if (Y[1:][same] != Y[:-1][same]).any():
+    first = np.unique(c, return_index=True)[1]
+    high, low = (extreme.reduceat(Y, first, axis=0) for extreme in (np.maximum, np.minimum))
+    F = loss.nearest_outputs(high, low)
+    if (loss.nearest_outputs(F, high) != F).any():
         raise ValueError("beta=0 asks for an exact fit, but equal inputs have different targets; use beta > 0")

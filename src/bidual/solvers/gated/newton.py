@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.problem import Problem
-from bidual.solvers.gated.design import GatedDesign
+from bidual.programs.gated.design import GatedDesign
 from bidual.solvers.gated.precondition import Operator, Preconditioner
 from bidual.solvers.gated.prox import Prox
 
@@ -26,6 +26,8 @@ from bidual.solvers.gated.prox import Prox
 MAX_CG = 50
 #: Their accuracy for one output, where the preconditioner is exact, and for several.
 CG_TOL = (1e-3, 1e-2)
+#: Share of the largest root of a curvature below which one is zero.
+FLAT = 1e-6
 
 
 def newton_direction(
@@ -88,7 +90,7 @@ class Root:
 
 def _reciprocal(x: FloatArray) -> FloatArray:
     """``1 / x``, zero where x is."""
-    large = x > 1e-6 * x.max(initial=0.0)
+    large = x > FLAT * x.max(initial=0.0)
     return np.where(large, 1.0 / np.where(large, x, 1.0), 0.0)
 
 

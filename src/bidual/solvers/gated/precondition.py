@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 import scipy.linalg as sl
 
-from bidual._typing import Array, FloatArray
-from bidual.solvers.gated.design import GatedDesign
+from bidual._util.typing import Array, FloatArray
+from bidual.programs.gated.design import GatedDesign
 from bidual.solvers.gated.prox import Prox
 
 #: Largest system that is factorised.
 LARGEST = 4000
 #: The same for the outputs of all rows together, which takes longer to build.
 LARGEST_COUPLED = 2000
+
+#: What is added to a diagonal, in units of the precision: rounding may cost an ill-conditioned matrix its definiteness.
+JITTER = (0.0, 1e2, 1e4)
 
 #: From a vector of outputs ``(n, C)`` to another one.
 Operator = Callable[[FloatArray], FloatArray]
@@ -61,7 +64,7 @@ class Preconditioner:
         """The inverse, or the identity where nothing can be factorised."""
         problem = self.active.problem
         n, C = problem.Y.shape
-        if C > 1 and n * C <= LARGEST_COUPLED and problem.A is None:
+        if C > 1 and n * C <= LARGEST_COUPLED and problem.atoms.A is None:
             return self._in_double(self._all_outputs())
         squares = (self.E**2).sum(axis=tuple(range(1, self.E.ndim)))
         scale = np.sqrt(self.sigma * squares / (C - problem.loss.coupled))
@@ -104,7 +107,7 @@ class Preconditioner:
         directions = prox.direction * np.sqrt(1.0 - prox.shrink)[:, None, None]
         values = active.rows @ directions.transpose(1, 2, 0).reshape(p, C * S)
         values = values.reshape(N, C, S) * active.gates().T[:, None, :]
-        return active.problem.pool(values.reshape(N, C * S)).reshape(len(active.problem.Y), C, S)
+        return active.problem.atoms.pool(values.reshape(N, C * S)).reshape(len(active.problem.Y), C, S)
 
     def _kernel(self) -> Array:
         """``sum_i s_i D_i M M^T D_i + rho 11^T``."""
@@ -142,7 +145,7 @@ class Preconditioner:
         n, k = len(problem.Y), S * self.active.rows.shape[1]
         if not k and not self.rho:
             return lambda v: v
-        by_rows = float(n) ** 2 * (2 * S + n / 3) if problem.A is None and n <= LARGEST else np.inf
+        by_rows = float(n) ** 2 * (2 * S + n / 3) if problem.atoms.A is None and n <= LARGEST else np.inf
         by_gates = float(k) ** 2 * (n + k / 3) if k <= LARGEST else np.inf
         if not np.isfinite(min(by_rows, by_gates)):
             return None
@@ -168,7 +171,7 @@ class Preconditioner:
             blocks = root * blocks + along[:, :, None] * ((1 - root) * direction)
         else:
             blocks = root * blocks
-        G = self.active.problem.pool(blocks.reshape(N, P * rows.shape[1])).astype(self.dtype, copy=False)
+        G = self.active.problem.atoms.pool(blocks.reshape(N, P * rows.shape[1])).astype(self.dtype, copy=False)
         if self.rho:
             G = np.column_stack([G, np.full(len(G), np.sqrt(self.rho), dtype=self.dtype)])
         G = G * scale[:, None]
@@ -180,8 +183,8 @@ def _inverse(S: Array) -> Solver | None:
     """``(I + S)^-1`` by a Cholesky factor; S is overwritten."""
     diagonal = np.diagonal(S) + S.dtype.type(1.0)
     eps = float(np.finfo(S.dtype).eps)
-    for jitter in (0.0, 1e2 * eps, 1e4 * eps):  # rounding may cost an ill-conditioned matrix its definiteness
-        S.flat[:: len(S) + 1] = diagonal * S.dtype.type(1.0 + jitter)
+    for jitter in JITTER:
+        S.flat[:: len(S) + 1] = diagonal * S.dtype.type(1.0 + jitter * eps)
         try:
             factor = sl.cho_factor(S, lower=True, check_finite=False)
         except np.linalg.LinAlgError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bidual._typing import FloatArray, IntArray
+from bidual._util.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
 from bidual.problem import Problem
-from bidual.solvers.gated.design import GatedDesign
+from bidual.programs.gated.design import GatedDesign
 from bidual.solvers.gated.newton import newton_direction
 from bidual.solvers.gated.prox import Prox
 
 #: Newton steps in one proximal step.
 MAX_NEWTON = 30
+#: Gap of the step in units of what it moved: such steps still converge as fast as exact ones.
+INEXACT = 0.1
+#: Share of the promised decrease that is enough, up to rounding of this size, and the length below which there is none.
+ENOUGH, ROUNDING, SHORTEST = 1e-4, 1e-14, 1e-5
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class ProximalStep:
         for count in range(MAX_NEWTON + 1):
             point, outputs, moved = self._primal(dual, count)
             gap = point.objective + moved + dual.phi
-            if gap <= max(0.1 * moved, tol):
+            if gap <= max(INEXACT * moved, tol):
                 return point
             if count == MAX_NEWTON or stop():
                 break
@@ -142,11 +146,11 @@ class ProximalStep:
 
     def _search(self, dual: _Dual, direction: FloatArray, slope: float) -> _Dual | None:
         """Halve the step until the dual objective falls."""
-        rounding = 1e-14 * abs(dual.phi)
+        rounding = ROUNDING * abs(dual.phi)
         length = 1.0
-        while length > 1e-5:
+        while length > SHORTEST:
             trial = _Dual(self, dual.F + length * direction)
-            if trial.phi <= dual.phi + 1e-4 * length * slope + rounding:
+            if trial.phi <= dual.phi + ENOUGH * length * slope + rounding:
                 return trial
             length /= 2
         return None

@@ -1,22 +1,36 @@
 r"""Training neurons that are normalised after the ReLU (000 sec. 6).
 
-The convex program is that of 000 Theorem 6.1 in the coordinates of :class:`~bidual.certificates.WhiteBlocks`; the
-methods "exact" and "sampled" are those of ordinary neurons with this program. Where the patterns are too many,
+The convex program is that of 000 Theorem 6.1 in the coordinates of :mod:`bidual.atoms.white_blocks`; the methods
+"exact" and "sampled" are those of ordinary neurons with this program. Where the patterns are too many,
 :mod:`~bidual.solvers.normalised.generation` looks for the ones that matter.
 """
 
-from bidual.certificates import NormalisedBounds
-from bidual.problem import NormalisedProblem
-from bidual.solvers.adaptive import solve_adaptive
-from bidual.solvers.bounding import search
-from bidual.solvers.kinds import cone_bounds, finite_program
+from __future__ import annotations
+
+import numpy as np
+
+from bidual._util.typing import FloatArray
+from bidual.atoms import Normalised
+from bidual.closed_form import ClosedForm, one_neuron
+from bidual.solvers.base import Options, Solution
 from bidual.solvers.normalised.generation import solve_normalised
 from bidual.solvers.normalised.pricing import search_normalised
-from bidual.solvers.normalised.program import NormalisedProgram
+from bidual.solvers.steps import Steps
 
-finite_program.register(NormalisedProblem, NormalisedProgram)
-cone_bounds.register(NormalisedProblem, NormalisedBounds)
-search.register(NormalisedProblem, search_normalised)
-solve_adaptive.register(NormalisedProblem, solve_normalised)
 
-__all__ = ["NormalisedProgram", "solve_normalised"]
+class NormalisedSteps(Steps[Normalised]):
+    """Neurons that are normalised after the ReLU."""
+
+    kind = Normalised
+
+    def formula(self) -> ClosedForm:
+        """One neuron may do (000 Theorem 6.2)."""
+        return one_neuron(self.problem)
+
+    def generate(self, options: Options) -> Solution:
+        """See :mod:`bidual.solvers.normalised.generation`."""
+        return solve_normalised(self.problem, options)
+
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+        """See :mod:`bidual.solvers.normalised.pricing`."""
+        return search_normalised(self.problem, V, random_state)

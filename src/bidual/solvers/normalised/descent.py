@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from bidual._typing import FloatArray
-from bidual._watch import current
-from bidual.problem import Neurons, NormalisedProblem, statistics
+from bidual._util.typing import FloatArray
+from bidual._util.watch import current
+from bidual.atoms import Neurons, Normalised
+from bidual.atoms.normalised import statistics
+from bidual.problem import Problem
 
 
-def descend(problem: NormalisedProblem, neurons: Neurons, max_iter: int) -> Neurons:
+def descend(problem: Problem[Normalised], neurons: Neurons, max_iter: int) -> Neurons:
     r"""Lower :math:`L(F) + \tfrac\beta2 \sum_j (\gamma_j^2 + a_j^2 + \alpha_j^2)` from ``neurons``.
 
     The variables are directions :math:`q_j` (any length), scales, shifts, output weights and the intercept.
     """
-    X, k, w, beta = problem.relu_inputs, float(problem.M[0, -1]), problem.w, problem.beta
+    X, k, w, beta = problem.atoms.relu_inputs, float(problem.atoms.M[0, -1]), problem.w, problem.beta
     m, p = len(neurons), X.shape[1]
     if not m:
         return neurons

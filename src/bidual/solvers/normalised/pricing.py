@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.optimize import nnls
-from sklearn.utils import check_random_state
 
-from bidual._typing import FloatArray
-from bidual._watch import checkpoint
+from bidual._util.typing import FloatArray
+from bidual._util.watch import checkpoint
 from bidual.arrangements import Patterns, patterns_of
-from bidual.certificates import WhiteBlocks
-from bidual.problem import NormalisedProblem
+from bidual.arrangements.cones import projected
+from bidual.atoms import Normalised
+from bidual.atoms.white_blocks import WhiteBlocks
+from bidual.problem import Problem
+from bidual.solvers.run import generator
 
 #: Directions that pricing starts from and how many it polishes, in every round and in the audit at the end.
 ROUND, AUDIT = (64, 8), (512, 64)
@@ -26,14 +27,22 @@ HOPS, NEIGHBOURS = 20, 8
 ENTRIES = 4_000_000
 #: Steps of the ascent, and their lengths.
 STEPS, LENGTHS = 20, (1.0, 0.5, 0.2, 0.05, 0.01)
+#: Relative gains below which an ascent and a polish end: rounding.
+GAIN, FINE_GAIN = 1e-9, 1e-7
+#: Noise on directions in use, relative to their length, and on those of a polish, to reach the cones around.
+SPREAD, AROUND = (0.01, 0.1, 0.5), 1e-4
+#: What is free costs next to nothing in a projection that needs a price on everything.
+FREE = 1e4
+#: Directions among which those to polish are found: many lie on one pattern.
+AMONG = 8
 
 
 class Search:
     r"""Local search for :math:`\max_q |v^T h(q)|` over normalised neurons h of unit cost."""
 
-    def __init__(self, problem: NormalisedProblem, rng: np.random.Generator) -> None:
+    def __init__(self, problem: Problem[Normalised], rng: np.random.Generator) -> None:
         self.problem, self.rng = problem, rng
-        self.inputs = problem.relu_inputs
+        self.inputs = problem.atoms.relu_inputs
         self.inverse = np.linalg.pinv(self.inputs)
         one = self.inverse @ np.ones(len(self.inputs))
         #: Weights that add a constant, if there are any.
@@ -54,8 +63,8 @@ class Search:
     def _values(self, Q: FloatArray, V: FloatArray) -> FloatArray:
         lengths = np.linalg.norm(Q, axis=1, keepdims=True)
         U = np.column_stack([Q / np.where(lengths > 0, lengths, 1.0), np.zeros(len(Q))])
-        scaled = self.problem.hidden(U).T @ V[:, 0]
-        return np.where(scaled < 0, -1.0, 1.0) * np.hypot(scaled, self.problem.M[0, -1] * V.sum())
+        scaled = self.problem.atoms.hidden(U).T @ V[:, 0]
+        return np.where(scaled < 0, -1.0, 1.0) * np.hypot(scaled, self.problem.atoms.M[0, -1] * V.sum())
 
     def ascend(self, Q: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Directions reached from ``Q``, and the values there, both up and down."""
@@ -73,7 +82,7 @@ class Search:
             values = values.reshape(len(LENGTHS), -1)
             k = values.argmax(axis=0)
             found, each = values.max(axis=0), np.arange(len(moving))
-            better = found > best[moving] * (1 + 1e-9)
+            better = found > best[moving] * (1 + GAIN)
             Q[moving[better]] = trials[k, each][better]
             best[moving[better]] = found[better]
             moving = moving[better]
@@ -104,14 +113,14 @@ class Search:
         if len(near):
             units = near / np.linalg.norm(near, axis=1, keepdims=True)
             chosen = self.rng.integers(len(units), size=starts)
-            spread = self.rng.choice([0.01, 0.1, 0.5], size=(starts, 1))
+            spread = self.rng.choice(SPREAD, size=(starts, 1))
             families += [units, units[chosen] + spread * noise / np.sqrt(p)]
         Q = np.concatenate(families)
         Q = Q[np.linalg.norm(Q, axis=1) > 0]
         Q, values = self.ascend(np.concatenate([Q, -Q]), V)
         order = np.argsort(-values, kind="stable")
         # Of directions on one pattern, one is enough to be polished.
-        best = patterns_of(self.inputs, Q[order[: 8 * polished]]).witnesses[:polished]
+        best = patterns_of(self.inputs, Q[order[: AMONG * polished]]).witnesses[:polished]
         best, top = self.polish(best, V)
         Q, values = np.concatenate([best, Q]), np.concatenate([top, values])
         order = np.argsort(-values, kind="stable")
@@ -145,7 +154,7 @@ class Search:
             if not len(moving):
                 break
             # the cones around each direction, its own among them
-            noise = 1e-4 * self.rng.standard_normal((NEIGHBOURS, *Q[moving].shape))
+            noise = AROUND * self.rng.standard_normal((NEIGHBOURS, *Q[moving].shape))
             noise[0] = 0.0
             owner = np.tile(moving, NEIGHBOURS)
             near = (Q[moving] + noise).reshape(-1, Q.shape[1])
@@ -154,7 +163,7 @@ class Search:
             found = sign[owner] * self.values(trials, V)
             better = np.zeros(len(Q), dtype=bool)
             for i in np.argsort(found, kind="stable"):  # the best comes last
-                if found[i] > values[owner[i]] * (1 + 1e-7):
+                if found[i] > values[owner[i]] * (1 + FINE_GAIN):
                     Q[owner[i]], values[owner[i]], better[owner[i]] = trials[i], found[i], True
             moving = np.flatnonzero(better)
         return Q, values
@@ -164,33 +173,24 @@ class Search:
         blocks, gradient = self._blocks(Q, sign, V)
         n = len(self.inputs)
         best = np.empty((len(Q), blocks.E.shape[1]))
-        price = np.where(blocks.charged[:, :-1], 1.0, 1e4)
+        price = np.where(blocks.charged[:, :-1], 1.0, FREE)
         for i in range(len(Q)):
             checkpoint()
             rows = blocks.normals(np.full(n, i), np.arange(n)) * price[i]
-            best[i] = blocks.E[i] @ (price[i] * _project(gradient[i], rows))
+            best[i] = blocks.E[i] @ (price[i] * projected(gradient[i], rows))
         best = best @ blocks.plain.basis.T
         lengths = np.linalg.norm(best, axis=1, keepdims=True)
         return np.where(lengths > 0, best / np.where(lengths > 0, lengths, 1.0), Q)
 
     def _blocks(self, Q: FloatArray, sign: FloatArray, V: FloatArray) -> tuple[WhiteBlocks, FloatArray]:
         """White coordinates on the patterns of ``Q``, and the gradients there."""
-        blocks = WhiteBlocks(self.problem, Patterns(np.asarray(Q @ self.inputs.T >= 0), Q))
+        blocks = WhiteBlocks(self.problem.atoms, Patterns(np.asarray(Q @ self.inputs.T >= 0), Q))
         return blocks, blocks.k * sign[:, None] * np.einsum("pnk,n->pk", blocks.B, V[:, 0])
 
 
 def search_normalised(
-    problem: NormalisedProblem, V: FloatArray, random_state: int | np.random.RandomState | None
+    problem: Problem[Normalised], V: FloatArray, random_state: int | np.random.RandomState | None
 ) -> float:
     """The largest value of the dual constraint at ``V`` that local search finds."""
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-    none = np.zeros((0, problem.relu_inputs.shape[1]))
-    return float(Search(problem, rng).run(V, none, *AUDIT)[1][0])
-
-
-def _project(point: FloatArray, normals: FloatArray) -> FloatArray:
-    """The nearest point in the cone ``normals @ z >= 0``; the point itself if the search for it fails."""
-    try:
-        return point + normals.T @ nnls(normals.T, -point)[0]
-    except RuntimeError:
-        return point
+    none = np.zeros((0, problem.atoms.relu_inputs.shape[1]))
+    return float(Search(problem, generator(random_state)).run(V, none, *AUDIT)[1][0])

@@ -1,33 +1,35 @@
 r"""Training parallel networks with the path regulariser (002).
 
-The convex program is that of 002 Theorem 1 on cells of :mod:`bidual.arrangements.layered`; the methods "exact" and
+The convex program is that of 002 Theorem 1 on cells of :mod:`bidual.atoms.branch_cells`; the methods "exact" and
 "sampled" are those of ordinary neurons with this program. Where the cells are too many,
 :mod:`~bidual.solvers.parallel.generation` looks for the ones that matter.
 """
 
-from bidual.certificates.layered import LayeredBounds
-from bidual.problem import ParallelProblem
-from bidual.solvers.adaptive import solve_adaptive
-from bidual.solvers.adaptive.corrective import columns
-from bidual.solvers.bounding import search
-from bidual.solvers.closed_form import closed_form
-from bidual.solvers.finite import some_patterns
-from bidual.solvers.kinds import cone_bounds, every_pattern, few_of, finite_program
-from bidual.solvers.parallel.cells import all_cells, few_cells, no_formula, some_cells
-from bidual.solvers.parallel.generation import BranchColumns, solve_parallel, solve_several_outputs
+from __future__ import annotations
+
+import numpy as np
+
+from bidual._util.typing import FloatArray
+from bidual.atoms import Branches
+from bidual.solvers.base import Options, Solution
+from bidual.solvers.parallel.generation import solve_parallel, solve_several_outputs
 from bidual.solvers.parallel.pricing import search_parallel
-from bidual.solvers.parallel.program import LayeredProgram
-from bidual.solvers.several import solve_several
+from bidual.solvers.steps import Steps
 
-finite_program.register(ParallelProblem, LayeredProgram)
-cone_bounds.register(ParallelProblem, LayeredBounds)
-every_pattern.register(ParallelProblem, all_cells)  # type: ignore[arg-type]
-few_of.register(ParallelProblem, few_cells)  # type: ignore[arg-type]
-some_patterns.register(ParallelProblem, some_cells)  # type: ignore[arg-type]
-closed_form.register(ParallelProblem, no_formula)
-solve_several.register(ParallelProblem, solve_several_outputs)
-columns.register(ParallelProblem, BranchColumns)
-search.register(ParallelProblem, search_parallel)
-solve_adaptive.register(ParallelProblem, solve_parallel)
 
-__all__ = ["LayeredProgram", "solve_parallel"]
+class BranchSteps(Steps[Branches]):
+    """Branches of parallel networks."""
+
+    kind = Branches
+
+    def generate(self, options: Options) -> Solution:
+        """See :mod:`bidual.solvers.parallel.generation`."""
+        return solve_parallel(self.problem, options)
+
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+        """See :mod:`bidual.solvers.parallel.pricing`."""
+        return search_parallel(self.problem, V, random_state)
+
+    def several(self, options: Options) -> Solution:
+        """With spectral norms over all cells."""
+        return solve_several_outputs(self.problem, options)

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import minimize
 
-from bidual._typing import FloatArray
+from bidual._util.typing import FloatArray
+from bidual.atoms import Branches, SubNetworks
 from bidual.losses import Loss
-from bidual.problem import ParallelProblem, SubNetworks
+from bidual.problem import Problem
 from bidual.solvers.adam import adam_step
 
 #: Adam: steps, and the length of the first one relative to the weights; it falls to zero along a cosine.
@@ -22,7 +23,7 @@ STEPS, RATE = 200, 0.04
 
 
 def descend(
-    problem: ParallelProblem,
+    problem: Problem[Branches],
     loss: Loss,
     branches: SubNetworks,
     max_iter: int,
@@ -43,7 +44,7 @@ def descend(
     branches = branches.balanced()  # type: ignore[assignment]
     if not len(branches):
         return branches
-    M, Y, w, beta, tree = problem.M, problem.Y, problem.w, problem.beta, problem.tree
+    M, Y, w, beta, tree = problem.atoms.M, problem.Y, problem.w, problem.beta, problem.atoms.tree
     shapes = branches.U.shape, branches.alpha.shape
     cut = branches.U.size, branches.U.size + branches.alpha.size
 
@@ -52,7 +53,7 @@ def descend(
 
     def value(x: FloatArray) -> tuple[float, FloatArray]:
         U, alpha, b = unpack(x)
-        pre = problem.leaves(U)
+        pre = problem.atoms.leaves(U)
         phi, gates = tree.gates(pre, branches.signs)
         F = phi @ alpha + (b if len(b) else 0.0)
         penalised = x[: cut[1]]

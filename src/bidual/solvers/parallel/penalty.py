@@ -21,23 +21,29 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bidual._typing import FloatArray
-from bidual._watch import Watch, watching
-from bidual.arrangements.layered import LayeredPatterns
-from bidual.certificates import lower_bound
-from bidual.problem import ParallelProblem, Problem, SubNetworks
-from bidual.solvers.base import HistoryEntry, Options, Solution
-from bidual.solvers.finite import dual_point, some_patterns
+from bidual._util.typing import FloatArray
+from bidual._util.watch import checkpoint
+from bidual.atoms import Branches, SubNetworks
+from bidual.atoms.branch_cells import LayeredPatterns
+from bidual.bounds import lower_bound
+from bidual.problem import Problem
+from bidual.solvers.base import Options, Solution, Solver
+from bidual.solvers.finite import some_cells
 from bidual.solvers.parallel.pricing import search_parallel
 from bidual.solvers.reduce import reduce_neurons
+from bidual.solvers.run import Run, Status
 
 #: Keeps the square root of a norm away from zero, where it has no derivative.
 SMALL = 1e-12
+#: Relative rise of the objective for fewer branches: far less than what this method misses.
+REDUCING = 1e-4
+#: Size of the first weights: nearly none, but not alike.
+FIRST = 1e-3
 
 
 @dataclass(frozen=True)
-class PenaltyForm:
-    """A method of training for :meth:`bidual.training.TrainingSet.train`.
+class PenaltyForm(Solver):
+    """A method of training for :meth:`bidual.training.train.TrainingSet.train`.
 
     Parameters
     ----------
@@ -62,39 +68,27 @@ class PenaltyForm:
     price: float = 100.0
     n_patterns: int = 40
 
-    def __call__(self, problem: Problem, options: Options) -> Solution:
-        """Train, and bound the result by local search."""
-        if not isinstance(problem, ParallelProblem):
-            raise TypeError("the penalty form is for parallel networks: use architecture='parallel'")
-        began = time.perf_counter()
-        cells: LayeredPatterns = some_patterns(
-            problem, replace(options, n_patterns=options.n_patterns or self.n_patterns)
-        )  # type: ignore[assignment]
-        with watching(options.time_limit) as watch:
-            branches, status, epochs = self._train(problem, cells, options, watch)
-        found = reduce_neurons(problem, branches, 1e-4)
-        V = dual_point(problem, -problem.loss.gradient(problem.outputs(found), problem.Y, problem.w))
-        value = search_parallel(problem, V, options.random_state)
-        bound = lower_bound(problem, V, value, value)
-        entry = HistoryEntry(time.perf_counter() - began, problem.objective(found), bound.value, len(found))
-        return Solution(
-            neurons=found,
-            bound=bound,
-            scope="global",
-            method="local search",
-            status=status,
-            n_iter=epochs,
-            n_patterns=len(cells),
-            history=[entry],
-        )
+    honours = frozenset({"n_patterns"})
 
-    def _train(
-        self,
-        problem: ParallelProblem,
-        cells: LayeredPatterns,
-        options: Options,
-        watch: Watch,
-    ) -> tuple[SubNetworks, str, int]:
+    def _solve(self, problem: Problem, options: Options) -> Solution:
+        """Train, and bound the result by local search."""
+        posed = problem.of(Branches)
+        if posed is None:
+            raise TypeError("the penalty form is for parallel networks: use architecture='parallel'")
+        problem = posed
+        began = time.perf_counter()
+        cells: LayeredPatterns = some_cells(problem, replace(options, n_patterns=options.n_patterns or self.n_patterns))  # type: ignore[assignment]
+        none = problem.atoms.none(problem.atoms.M.shape[1], np.zeros(problem.n_outputs))
+        run: Run = Run(problem, options, none, np.inf, began)
+        with run.going():
+            self._train(run, problem, cells)
+        found = reduce_neurons(problem, run.neurons, REDUCING)
+        V = problem.dual_point(-problem.loss.gradient(problem.outputs(found), problem.Y, problem.w))
+        value = search_parallel(problem, V, options.random_state)
+        run.bound = lower_bound(problem, V, value, value)
+        return run.solution("local search", found, n_patterns=len(cells))
+
+    def _train(self, run: Run, problem: Problem[Branches], cells: LayeredPatterns) -> None:
         try:
             import torch
         except ImportError as error:  # pragma: no cover - depends on the installation
@@ -102,21 +96,21 @@ class PenaltyForm:
         kind = self.optimiser if callable(self.optimiser) else getattr(torch.optim, self.optimiser, None)
         if kind is None:
             raise ValueError(f"torch.optim has no optimiser {self.optimiser!r}")
-        tree, C, P = problem.tree, problem.n_outputs, len(cells)
-        M = torch.as_tensor(problem.M)
+        tree, C, P = problem.atoms.tree, problem.n_outputs, len(cells)
+        M = torch.as_tensor(problem.atoms.M)
         # activities as plus and minus one, coefficients of the leaves in every level: rows first
         sides = torch.as_tensor(np.where(cells.masks, 1.0, -1.0).swapaxes(0, 1).copy())
         levels = [torch.as_tensor(level.swapaxes(0, 1).copy()) for level in cells.coefficients]
-        seed = check_random_state(options.random_state).randint(2**31)
+        seed = check_random_state(run.options.random_state).randint(2**31)
         stream = torch.Generator().manual_seed(int(seed))
-        shape = (2 * C, P, tree.leaves, problem.M.shape[1])
-        Z = (1e-3 * torch.randn(shape, generator=stream, dtype=torch.float64)).requires_grad_()
+        shape = (2 * C, P, tree.leaves, problem.atoms.M.shape[1])
+        Z = (FIRST * torch.randn(shape, generator=stream, dtype=torch.float64)).requires_grad_()
         b = torch.zeros(C, dtype=torch.float64, requires_grad=problem.fit_intercept)
         stepper = kind([Z, b] if problem.fit_intercept else [Z], lr=self.rate)
         heads = torch.as_tensor(np.vstack([np.eye(C), -np.eye(C)]))
-        best, kept, status, epoch = np.inf, (Z.detach().clone(), b.detach().clone()), "all epochs", 0
-        while epoch < self.epochs:
-            epoch += 1
+        run.status = Status.EPOCHS
+        while run.n_iter < self.epochs:
+            run.n_iter += 1
             order = torch.randperm(len(M), generator=stream)
             for rows in (order,) if self.batch_size is None else order.split(self.batch_size):  # type: ignore[no-untyped-call]
                 stepper.zero_grad()
@@ -135,16 +129,11 @@ class PenaltyForm:
                 (problem.beta * norms + self.price * problem.beta * violated).backward(retain_graph=True)  # type: ignore[no-untyped-call]
                 F.backward(torch.as_tensor(pull))  # type: ignore[no-untyped-call]
                 stepper.step()
-            objective = problem.objective(_branches(problem, cells, Z.detach().numpy(), b.detach().numpy()))
-            if objective < best:
-                best, kept = objective, (Z.detach().clone(), b.detach().clone())
-            if watch.late():
-                status = watch.status
-                break
-        return _branches(problem, cells, kept[0].numpy(), kept[1].numpy()), status, epoch
+            run.offer(_branches(problem, cells, Z.detach().numpy(), b.detach().numpy()))
+            checkpoint()
 
 
-def _branches(problem: ParallelProblem, cells: LayeredPatterns, Z: FloatArray, b: FloatArray) -> SubNetworks:
+def _branches(problem: Problem[Branches], cells: LayeredPatterns, Z: FloatArray, b: FloatArray) -> SubNetworks:
     """One branch for every block (002 Proposition 1), whether or not it stayed in its cone."""
     S, P = Z.shape[:2]
     C = S // 2

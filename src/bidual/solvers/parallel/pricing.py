@@ -13,15 +13,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
-from sklearn.utils import check_random_state
 
-from bidual._typing import BoolArray, FloatArray, IntArray
-from bidual._watch import checkpoint
-from bidual.arrangements.layered import LayeredPatterns
+from bidual._util.typing import BoolArray, FloatArray, IntArray
+from bidual._util.watch import checkpoint
+from bidual.arrangements.cones import projected
 from bidual.arrangements.patterns import unique_rows
-from bidual.problem import ParallelProblem, SubNetworks
-from bidual.solvers.parallel.cells import random_branches
+from bidual.atoms import Branches, SubNetworks
+from bidual.atoms.branch_cells import LayeredPatterns
+from bidual.atoms.branches import random_branches
+from bidual.problem import Problem
+from bidual.solvers.run import generator
 
 
 class Effort(NamedTuple):
@@ -55,6 +56,8 @@ FIRST, SHRINK, STEPS, SIEVES = (0.2, 0.5), 1 / 40, 60, {6: 0.5, 15: 0.4}
 #: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of all cones that it can
 #: afford in a round.
 HOPS, NEIGHBOURS, ENTRIES = 12, 6, 40_000
+#: Noise that reaches the cones around, and the relative gain below which a polish ends.
+AROUND, GAIN = 1e-4, 1e-8
 #: Entries of the arrays of one batch of the ascent.
 BATCH_ENTRIES = 4_000_000
 
@@ -66,12 +69,12 @@ class Search:
     :math:`V^T \phi`: the head with which the branch helps most.
     """
 
-    def __init__(self, problem: ParallelProblem, rng: np.random.Generator) -> None:
+    def __init__(self, problem: Problem[Branches], rng: np.random.Generator) -> None:
         self.problem, self.rng = problem, rng
 
     def values(self, branches: SubNetworks, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The constraint at ``branches``, and the heads, ``(K,)`` and ``(K, C)``."""
-        heads = self.problem.hidden_of(branches).T @ V
+        heads = self.problem.atoms.hidden_of(branches).T @ V
         values = np.linalg.norm(heads, axis=1)
         return values, heads / np.where(values > 0, values, 1.0)[:, None]
 
@@ -80,7 +83,7 @@ class Search:
         problem = self.problem
         if not len(branches):
             return branches, np.zeros(0)
-        some = max(1, BATCH_ENTRIES // max(len(problem.M) * problem.tree.leaves, 1))
+        some = max(1, BATCH_ENTRIES // max(len(problem.atoms.M) * problem.atoms.tree.leaves, 1))
         if len(branches) > some:
             index = np.array_split(np.arange(len(branches)), -(-len(branches) // some))
             parts = [self.ascend(branches.take(i), V) for i in index]
@@ -88,37 +91,42 @@ class Search:
             for part, _ in parts[1:]:
                 joined = joined.joined(part)
             return joined, np.concatenate([values for _, values in parts])
-        U, pull = branches.U.copy(), (branches.alpha @ V.T).T
-        best, towards = self._slopes(U, branches.signs, pull)
+        # those that still move, by themselves
+        moving, U, signs, pull = np.arange(len(branches)), branches.U, branches.signs, branches.alpha @ V.T
+        best, towards = self._slopes(U, signs, pull)
         top, first = U.copy(), self.rng.choice(FIRST, size=(len(U), 1))
-        moving = np.arange(len(U))
         for step in range(STEPS):
             checkpoint()
-            length = first[moving] * SHRINK ** (step / STEPS)
-            trial = (1.0 - length) * U[moving] + length * towards[moving]
-            trial /= np.maximum(np.linalg.norm(trial, axis=1, keepdims=True), 1e-300)
-            U[moving] = trial
-            values, towards[moving] = self._slopes(trial, branches.signs[moving], pull[:, moving])
+            length = first * SHRINK ** (step / STEPS)
+            U = (1.0 - length) * U + length * towards
+            U /= np.maximum(np.linalg.norm(U, axis=1, keepdims=True), 1e-300)
+            values, towards = self._slopes(U, signs, pull)
             better = values > best[moving]
-            top[moving[better]], best[moving[better]] = trial[better], values[better]
+            top[moving[better]], best[moving[better]] = U[better], values[better]
             if step in SIEVES:  # most of the hopeless can be told by now
-                moving = moving[best[moving] >= np.quantile(best[moving], 1.0 - SIEVES[step])]
+                kept = best[moving] >= np.quantile(best[moving], 1.0 - SIEVES[step])
+                moving, signs, pull = moving[kept], signs[kept], pull[kept]
+                U, towards, first = U[kept], towards[kept], first[kept]
         moved = replace(branches, U=top)
         values, heads = self.values(moved, V)
         return replace(moved, alpha=heads), values
 
     def _slopes(self, U: FloatArray, signs: FloatArray, pull: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What branches with leaves ``U`` are worth to the rows ``pull``, and the unit vectors of steepest ascent."""
-        problem = self.problem
-        phi, gates = problem.tree.gates(problem.leaves(U), signs)
-        gates *= pull[:, :, None]
-        gradient = (gates.transpose(1, 2, 0).reshape(-1, len(problem.M)) @ problem.M).reshape(U.shape)
+        """What branches with leaves ``U`` are worth to the rows ``pull (K, n)``, and the directions of steepest ascent.
+
+        Directions are unit vectors, or zero.
+        """
+        atoms = self.problem.atoms
+        phi, gates = atoms.tree.gates(atoms.leaves(U), signs)
+        gates = gates.transpose(1, 2, 0)  # as they are in memory: so is ``pull``
+        gates *= pull[:, None, :]
+        gradient = (gates.reshape(-1, len(atoms.M)) @ atoms.M).reshape(U.shape)
         norms = np.linalg.norm(gradient, axis=1, keepdims=True)
-        return (phi * pull).sum(axis=0), np.where(norms > 0, gradient / np.where(norms > 0, norms, 1.0), U)
+        return np.einsum("nk,kn->k", phi, pull), gradient / np.maximum(norms, 1e-300)
 
     def strangers(self, V: FloatArray, count: int) -> SubNetworks:
         """Random branches with heads up and down."""
-        found = self._headed(random_branches(self.problem, count, self.rng), V)
+        found = self._headed(random_branches(self.problem.atoms, count, self.problem.n_outputs, self.rng), V)
         return found.joined(replace(found, alpha=-found.alpha))
 
     def offspring(self, parents: SubNetworks, V: FloatArray, count: int) -> SubNetworks:
@@ -128,11 +136,11 @@ class Search:
         all leaves.
         """
         problem, rng = self.problem, self.rng
-        T, p, each = problem.tree.leaves, problem.M.shape[1], np.arange(count)
+        T, p, each = problem.atoms.tree.leaves, problem.atoms.M.shape[1], np.arange(count)
         born = parents.take(rng.integers(len(parents), size=count))
         W, signs = born.U.reshape(count, T, p).copy(), born.signs.copy()
         kind, leaf = rng.integers(4, size=count), rng.integers(T, size=count)
-        drawn = random_branches(problem, count, rng).U.reshape(count, T, p)[:, 0]
+        drawn = random_branches(problem.atoms, count, problem.n_outputs, rng).U.reshape(count, T, p)[:, 0]
         drawn /= np.maximum(np.linalg.norm(drawn, axis=1, keepdims=True), 1e-300)
         drawn *= (np.linalg.norm(W, axis=2).max(axis=1) * rng.uniform(*FRESH, size=count))[:, None]
         others = parents.U.reshape(-1, p)[rng.integers(T * len(parents), size=count)]
@@ -156,7 +164,7 @@ class Search:
         self, V: FloatArray, near: SubNetworks, effort: Effort, stop: Callable[[], bool] = lambda: False
     ) -> tuple[SubNetworks, FloatArray]:
         """Branches and values, best first, from strangers and from ``near`` with their offspring, until ``stop()``."""
-        size = len(self.problem.M) * self.problem.tree.leaves * self.problem.M.shape[1]
+        size = len(self.problem.atoms.M) * self.problem.atoms.tree.leaves * self.problem.atoms.M.shape[1]
         starts = min(effort.starts, max(STARTS_ENTRIES // max(size, 1), FEWEST))
         found, values = self.ascend(self.strangers(V, starts), V)
         if len(near):
@@ -187,8 +195,8 @@ class Search:
     @property
     def affordable(self) -> int:
         """Branches that a round can polish."""
-        n, p = self.problem.M.shape
-        return ENTRIES // max(n * self.problem.tree.nodes * p * self.problem.tree.leaves, 1)
+        n, p = self.problem.atoms.M.shape
+        return ENTRIES // max(n * self.problem.atoms.tree.nodes * p * self.problem.atoms.tree.leaves, 1)
 
     def settle(self, branches: SubNetworks, V: FloatArray) -> tuple[SubNetworks, FloatArray]:
         """The best branches of the cones of these."""
@@ -206,22 +214,22 @@ class Search:
                 break
             owner = np.tile(moving, NEIGHBOURS)
             near = branches.take(owner)
-            noise = 1e-4 * self.rng.standard_normal(near.U.shape)
+            noise = AROUND * self.rng.standard_normal(near.U.shape)
             noise[: len(moving)] = 0.0
             trials = self._best_of_cones(replace(near, U=near.U + noise), V)
             found, heads = self.values(trials, V)
             better = np.zeros(len(branches), dtype=bool)
             for i in np.argsort(found, kind="stable"):  # the best comes last
                 o = owner[i]
-                if found[i] > values[o] * (1 + 1e-8):
+                if found[i] > values[o] * (1 + GAIN):
                     branches.U[o], branches.alpha[o], values[o], better[o] = trials.U[i], heads[i], found[i], True
             moving = np.flatnonzero(better)
         return branches, values
 
     def _best_of_cones(self, branches: SubNetworks, V: FloatArray) -> SubNetworks:
         """The best leaves in the cone of each branch: the gradient projected on it."""
-        M, tree = self.problem.M, self.problem.tree
-        masks = np.ascontiguousarray(tree.masks(self.problem.leaves(branches.U), branches.signs).swapaxes(0, 1))
+        M, tree = self.problem.atoms.M, self.problem.atoms.tree
+        masks = np.ascontiguousarray(tree.masks(self.problem.atoms.leaves(branches.U), branches.signs).swapaxes(0, 1))
         cells = LayeredPatterns(tree, masks, branches.signs)  # one for each branch, equal or not
         gradients = np.einsum("knt,kn->ktn", cells.gates, branches.alpha @ V.T) @ M
         cell, _, normals = cells.normals(M)
@@ -229,7 +237,9 @@ class Search:
         U = np.empty_like(branches.U)
         for k in range(len(branches)):
             checkpoint()
-            U[k] = _project(gradients[k].ravel(), normals[ends[k] : ends[k + 1]])
+            gradient = gradients[k].ravel()
+            length = float(np.linalg.norm(gradient))
+            U[k] = projected(gradient / length, normals[ends[k] : ends[k + 1]]) if length > 0 else gradient
         lengths = np.linalg.norm(U, axis=1, keepdims=True)
         return replace(branches, U=np.where(lengths > 0, U / np.where(lengths > 0, lengths, 1.0), branches.U))
 
@@ -242,36 +252,37 @@ def unit_cost(branches: SubNetworks) -> SubNetworks:
     return replace(kept, U=kept.U / u[alive, None], alpha=kept.alpha / a[alive, None])
 
 
-def search_parallel(problem: ParallelProblem, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+def search_parallel(
+    problem: Problem[Branches], V: FloatArray, random_state: int | np.random.RandomState | None
+) -> float:
     """The largest value of the dual constraint at ``V`` that local search finds."""
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-    reduced = replace(problem, M=problem.reduced)
-    nothing = reduced.no_neurons(reduced.M.shape[1], np.zeros(problem.n_outputs))
-    if not reduced.M.size:
+    reduced = replace(problem, atoms=replace(problem.atoms, M=problem.atoms.reduced))
+    nothing = reduced.atoms.none(reduced.atoms.M.shape[1], np.zeros(problem.n_outputs))
+    if not reduced.atoms.M.size:
         return 0.0
-    return float(Search(reduced, rng).run(V, nothing, AUDIT)[1].max(initial=0.0))
+    return float(Search(reduced, generator(random_state)).run(V, nothing, AUDIT)[1].max(initial=0.0))
 
 
-def distinct(problem: ParallelProblem, branches: SubNetworks) -> IntArray:
+def distinct(problem: Problem[Branches], branches: SubNetworks) -> IntArray:
     """Index of the first branch in each cell."""
-    masks = problem.tree.masks(problem.leaves(branches.U), branches.signs).swapaxes(0, 1)
-    masks = masks.reshape(len(branches), len(problem.M) * problem.tree.nodes)
+    masks = problem.atoms.tree.masks(problem.atoms.leaves(branches.U), branches.signs).swapaxes(0, 1)
+    masks = masks.reshape(len(branches), len(problem.atoms.M) * problem.atoms.tree.nodes)
     return unique_rows(np.column_stack([masks, branches.signs > 0]))[0]
 
 
-def unlike(problem: ParallelProblem, branches: SubNetworks) -> IntArray:
+def unlike(problem: Problem[Branches], branches: SubNetworks) -> IntArray:
     """Index of the first of all branches that are alike.
 
     A maximum at the edge of its cone is in many cells, so that cells do not tell one from another.
     """
-    outputs = problem.hidden_of(branches).T
+    outputs = problem.atoms.hidden_of(branches).T
     large = outputs > ALIKE * outputs.max(axis=1, keepdims=True, initial=0.0)
     return unique_rows(np.column_stack([large, branches.alpha > 0]))[0]
 
 
-def found_again(problem: ParallelProblem, known: SubNetworks, found: SubNetworks) -> BoolArray:
+def found_again(problem: Problem[Branches], known: SubNetworks, found: SubNetworks) -> BoolArray:
     """Which of the ``known`` branches are among the ``found`` ones, by their heads and outputs."""
-    outputs = [problem.hidden_of(branches).T for branches in (known, found)]
+    outputs = [problem.atoms.hidden_of(branches).T for branches in (known, found)]
     outputs = [rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300) for rows in outputs]
     same = (outputs[0] @ outputs[1].T > SAME) & (known.alpha @ found.alpha.T > 0)
     return np.asarray(same.any(axis=1), dtype=bool)
@@ -281,14 +292,3 @@ def _best(branches: SubNetworks, values: FloatArray, count: int) -> tuple[SubNet
     """The best so many, best first."""
     order = np.argsort(-values, kind="stable")[:count]
     return branches.take(order), values[order]
-
-
-def _project(point: FloatArray, normals: FloatArray) -> FloatArray:
-    """The nearest point in the cone ``normals @ z >= 0``; the point itself if the search for it fails."""
-    scale = float(np.linalg.norm(point))
-    if scale == 0.0:
-        return point
-    try:
-        return point / scale + normals.T @ nnls(normals.T, -point / scale)[0]
-    except RuntimeError:
-        return point

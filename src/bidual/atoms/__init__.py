@@ -1,0 +1,23 @@
+"""What neurons compute on the rows of the data, one file for each kind."""
+
+from bidual.atoms.base import Atoms
+from bidual.atoms.blocks import Blocks
+from bidual.atoms.branches import Branches
+from bidual.atoms.heads import Heads
+from bidual.atoms.linear import Linear
+from bidual.atoms.neurons import GatedNeurons, Neurons, SubNetworks
+from bidual.atoms.normalised import Normalised
+from bidual.atoms.relu import Relu
+
+__all__ = [
+    "Atoms",
+    "Blocks",
+    "Branches",
+    "GatedNeurons",
+    "Heads",
+    "Linear",
+    "Neurons",
+    "Normalised",
+    "Relu",
+    "SubNetworks",
+]

@@ -1,0 +1,55 @@
+"""What parts of the library need of each other, and what they can do.
+
+Kinds of neurons and architectures state what they ``can`` do; methods, activations and architectures state what they
+need. :mod:`bidual.training.combinations` compares the two before anything is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Ability: TypeAlias = Literal[
+    "all patterns",
+    "finite loss",
+    "finite program",
+    "formula",
+    "gates",
+    "no intercept",
+    "one output",
+    "ordinary neurons",
+    "plain oracle",
+    "smooth loss",
+    "squared loss",
+    "weight decay",
+]
+
+#: Abilities in words.
+WORDS: dict[Ability, str] = {
+    "all patterns": "activation patterns that can be enumerated",
+    "finite loss": "a loss that is finite everywhere",
+    "finite program": "a finite program on activation patterns",
+    "formula": "a closed form",
+    "gates": "neurons with gates",
+    "no intercept": "networks without intercept",
+    "one output": "a single output",
+    "ordinary neurons": "ordinary neurons",
+    "plain oracle": "neurons that the oracles know",
+    "smooth loss": "a smooth loss",
+    "squared loss": "the squared loss",
+    "weight decay": "weight decay",
+}
+#: Attributes of a loss that stand for abilities.
+OF_LOSS: dict[Ability, str] = {"finite loss": "finite", "smooth loss": "smooth", "squared loss": "formula"}
+
+#: Of each set at least one must be there.
+Needs: TypeAlias = tuple[frozenset[Ability], ...]
+
+
+def needs(*alternatives: Ability | tuple[Ability, ...]) -> Needs:
+    """All of these; of a tuple one is enough."""
+    return tuple(frozenset((one,) if isinstance(one, str) else one) for one in alternatives)
+
+
+def of_loss(loss: object) -> frozenset[Ability]:
+    """What a loss can do."""
+    return frozenset(ability for ability, name in OF_LOSS.items() if getattr(loss, name))

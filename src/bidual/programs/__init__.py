@@ -1,0 +1,1 @@
+"""Finite convex programs: conic assembly, corrective steps, the operator of gated networks."""

@@ -1,0 +1,65 @@
+"""Column generation with moving neurons, for ordinary neurons."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import numpy as np
+
+from bidual._util.progress import note
+from bidual._util.typing import FloatArray
+from bidual._util.watch import checkpoint
+from bidual.atoms import Relu
+from bidual.closed_form import ClosedForm, ConditionError, white_features
+from bidual.solvers.base import Options, Solution
+from bidual.solvers.formula import solve_closed_form
+from bidual.solvers.run import generator
+from bidual.solvers.steps import Steps
+
+#: Starts of each family in the search for the most violating neuron.
+_EFFORT = 64
+
+
+class ReluSteps(Steps[Relu]):
+    """Ordinary neurons, with or without heads; see :mod:`bidual.solvers.engine.loop`."""
+
+    kind = Relu
+
+    def formula(self) -> ClosedForm:
+        """Whitened rows."""
+        return white_features(self.problem)
+
+    def generate(self, options: Options) -> Solution:
+        """By a formula where there is one; else by rounds of moving, correcting and pricing."""
+        loss = self.problem.loss
+        if loss.smooth and not np.isfinite(loss.lipschitz):
+            raise TypeError(
+                f"the loss {loss.name!r} is smooth but states no lipschitz constant, which sets the steps of "
+                "method='adaptive': give it lipschitz, or use method='exact' or 'sampled'"
+            )
+        with suppress(ConditionError):
+            formula = solve_closed_form(self.problem, options)
+            if options.max_neurons is None or len(formula.neurons) <= options.max_neurons:
+                return formula
+        began = time.perf_counter()
+        from bidual.solvers.engine.loop import run  # numba takes a moment to load: only when it is needed
+        from bidual.solvers.engine.many_rows import run_many_rows, suits
+
+        loading = time.perf_counter() - began
+        if options.verbose and loading > 1.0:
+            note(f"{loading:.1f} s to load or compile the kernels, once, not counted below")
+        if loss.smooth and suits(self.problem):
+            return run_many_rows(self.problem, options)
+        return run(self.problem, options)
+
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+        """All families of starts, then an audit."""
+        from bidual.solvers.engine.pricing import Pricer  # numba takes a moment to load: only when it is needed
+
+        pricer = Pricer(self.problem, generator(random_state))
+        nothing = np.zeros((0, self.problem.atoms.reduced.shape[1]))
+        found = pricer.quick(V, nothing, _EFFORT).joined(pricer.strong(V, nothing, _EFFORT))
+        value = max(found.best, pricer.audit(V, found.directions[:_EFFORT], _EFFORT, floor=found.best).best)
+        checkpoint()  # a search that was cut short says nothing about the bound
+        return value

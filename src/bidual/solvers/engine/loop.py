@@ -1,0 +1,365 @@
+r"""Training to a small, audited duality gap: column generation with neurons that move.
+
+The loop alternates three steps on a network in reduced coordinates:
+
+1. *move*: Newton steps on the smoothed problem, in which neurons cross hyperplanes by themselves;
+2. *correct*: the exact convex problem in the magnitudes of all neurons and cuts, which gives a primal point (its
+   objective is the true one) and a dual point feasible at every neuron and cut;
+3. *price*: search for neurons that violate the dual constraint; they become cuts, and step 2 is repeated until few are
+   left. Adding them in bulk matters: the landscape has hundreds of local maxima within a percent of the best.
+
+The gap is (objective - bound) / objective with the bound from the best dual point. It rests on local search for
+:math:`g = \max_u \|(A^T V)^T (M u)_+\|`, so that before the loop ends the dual point is priced again with many more
+starts and from families of starts that the loop never uses; if that raises g, the loop goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from bidual._util.typing import FloatArray
+from bidual._util.watch import checkpoint, last_look
+from bidual.atoms import Neurons, Relu
+from bidual.bounds import Bound, lower_bound
+from bidual.losses import Loss
+from bidual.problem import Problem
+from bidual.programs.box_corrective import best_magnitudes
+from bidual.programs.corrective import Corrected, fit_intercept, merged
+from bidual.programs.smoothing import first_epsilon, output_scale, sharper, smoothed
+from bidual.solvers.base import Options, Solution
+from bidual.solvers.engine.fast_start import ProximalGradient, fast_start
+from bidual.solvers.engine.newton import SmoothedNewton
+from bidual.solvers.engine.pair_gradient import PairGradient, pair_start
+from bidual.solvers.engine.pricing import Candidates, Pricer, unit_rows
+from bidual.solvers.generation import UNSEEN, Generation
+from bidual.solvers.run import Status
+
+# ---- time
+#: Share of the time limit that is kept for an audit of what there is by then, and seconds for it after Ctrl-C.
+_RESERVE, _LAST_LOOK = 0.15, 0.5
+
+# ---- accuracies, relative to what can be told apart (:attr:`_Engine.resolution`) unless said otherwise
+#: A gap above this is mostly that of a poor dual point: it says little about the network.
+_TELLING = 0.01
+#: Corrective steps are this much more accurate than the gap, or than this where the gap is larger.
+_CORRECTIVE, _LARGE_GAP = 0.01, 0.1
+#: What merging neurons may cost, and dropping small ones: less than the next move brings.
+_MERGING, _DROPPING = 0.02, 0.03
+#: Shares of the cost that small neurons may have together to be dropped, largest first.
+_DROPPED = (0.3, 0.1, 0.03, 0.01)
+
+# ---- moves
+#: Largest number of entries in the Hessian blocks of all neurons; beyond it, neurons move by gradients.
+_NEWTON_ENTRIES = 20_000_000
+#: Newton steps of a move and where they end; a few do between two corrective steps.
+_NEWTON_STEPS, _NEWTON_TOL = 6, 0.05
+#: Gradient steps of a move, for one output and for several, and the gain of fifty at which they end.
+_FLOW_STEPS, _PAIR_STEPS, _FLOW_TOL = 200, 300, 0.01
+#: Gain at which the fast start ends, relative to the objective: pricing does more from there.
+_START_TOL = 1e-3
+#: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
+_DELTA, _SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
+#: Moves of a network that was made narrow, and the width of the kinks in them.
+_NARROW_MOVES, _NARROW_DELTA = 5, 0.01
+
+# ---- corrective steps and cuts; with several outputs these steps are dear, and moving the neurons does more
+#: Corrective steps in a round, for one output and for several; of a network that was given.
+_CORRECTIONS, _CORRECTIONS_SEVERAL, _CORRECTIONS_GIVEN = 6, 2, 2
+#: Cuts that may enter at a time, for one output, for several, and from a search of the audit.
+_CUTS, _CUTS_SEVERAL, _CUTS_AUDIT = 300, 100, 200
+#: Cosine from which on two cuts are one.
+_SAME = 0.9995
+#: A violation below this share of the gap is not what keeps it open: time to move.
+_SMALL = 0.2
+#: Share of the largest violation that a cut has at least.
+_WORTHWHILE = 0.02
+#: Idle neurons stay at this share of the dual constraint's limit, within a round and beyond it.
+_STAYS, _OUTLASTS = 0.95, 0.98
+
+# ---- searches
+#: Starts of each family in a search of a round: this over the gap (or over the smallest that counts), within bounds.
+_EFFORT, _SMALLEST_GAP, _EFFORT_RANGE = 0.25, 1e-4, (32, 64)
+#: A violation below this calls for a wider search: it may be all that the quick one has missed.
+_WIDER = 0.3
+#: Entries of the features times starts that the final search can afford, and their range: a missed narrow maximum makes
+#: the gap a lie. Few dimensions have few maxima: at most so many starts for each.
+_FINAL_ENTRIES, _FINAL_RANGE, _FINAL_EACH = 4_000_000, (128, 1024), 40
+#: Starts of the searches for any neuron of use at all, and of their audit.
+_TRIVIAL, _TRIVIAL_AUDIT = 32, 64
+#: Small rounds of the audit of a network that was given, and what finds nothing new in one, relative to the tolerance.
+_WARM_ROUNDS, _NOTHING_NEW = 5, 0.02
+
+#: A method of :class:`Pricer`: dual point, neurons, effort, value known to be attained.
+Search = Callable[[FloatArray, FloatArray, int, float], Candidates]
+
+
+class _Engine(Generation):
+    """State of one run, in reduced coordinates: beyond the best of it, the neurons at hand and the cuts."""
+
+    problem: Problem[Relu]
+
+    def __init__(self, problem: Problem[Relu], options: Options) -> None:
+        began = time.perf_counter()
+        rank, C = problem.atoms.reduced.shape[1], problem.n_coefficients
+        self.epsilon = first_epsilon(problem)
+        b = fit_intercept(problem, smoothed(problem.loss, self.epsilon))
+        super().__init__(problem, options, problem.atoms.none(rank, b), began=began)
+        self.at_hand, self.before = self.neurons, self.objective
+        self.delta = _DELTA
+        self.cuts = Candidates.none(rank, C)
+        self.corrections, self.most_cuts = (_CORRECTIONS, _CUTS) if C == 1 else (_CORRECTIONS_SEVERAL, _CUTS_SEVERAL)
+        self.pricer = Pricer(problem, self.rng)
+        if options.directions is not None:
+            self.pricer.pool = unit_rows(options.directions @ problem.atoms.basis)
+        final = int(np.clip(_FINAL_ENTRIES / max(problem.atoms.reduced.size, 1), *_FINAL_RANGE))
+        final = min(final, _FINAL_EACH * max(rank, 1))
+        self.given = options.start if isinstance(options.start, Neurons) and len(options.start) else None
+        self.efforts = (final // 4, final) if self.given is None else (final // 4,) * _WARM_ROUNDS
+
+    @property
+    def loss(self) -> Loss:
+        """The loss, smoothed as far as it is by now."""
+        return smoothed(self.problem.loss, self.epsilon)
+
+    @property
+    def resolution(self) -> float:
+        """What is worth telling apart, relative to the objective."""
+        return max(min(self.gap, _TELLING), self.options.tol)
+
+    def evaluate(self, neurons: Neurons) -> float:
+        """The objective, in reduced coordinates."""
+        activations = np.maximum(self.problem.atoms.reduced @ neurons.U.T, 0.0)
+        F = self.problem.atoms.combine(activations, neurons.alpha) + neurons.intercept
+        return self.problem.loss_value(F) + self.problem.beta * float(neurons.costs.sum())
+
+    def watch(self, neurons: Neurons) -> None:
+        """Keep and note a network on the way."""
+        self.offer(neurons)
+        self.note(words=UNSEEN)
+
+    def dual_point(self, F: FloatArray, V: FloatArray | None = None) -> FloatArray:
+        """A point of the dual domain: V, or minus the gradient at F, moved into it."""
+        p = self.problem
+        return p.dual_point(-self.loss.gradient(F, p.Y, p.w) if V is None else V)
+
+    # ---- the loop --------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """The given network, or the fast start, unless the network without neurons is optimal."""
+        if self.given is None and self.trivial() and (not self.options.audit or self.confirm((_TRIVIAL_AUDIT,))):
+            return True
+        self.at_hand = self.started() if self.given is None else self.taken(self.given)
+        self.watch(self.at_hand)
+        return self.given is not None and self.closed and self.audit()
+
+    def round(self) -> None:
+        """Move the neurons at hand, correct and price."""
+        self.before = self.objective
+        moved = self.move(self.at_hand, self.delta)
+        self.watch(moved)
+        moved = merged(self.problem, moved, _MERGING * self.resolution * self.objective)
+        self.at_hand = self.correct_and_price(moved, self.corrections)
+
+    def audit(self) -> bool:
+        """See :meth:`confirm`."""
+        return not self.options.audit or self.confirm(self.efforts)
+
+    def prepare(self) -> None:
+        """Follow the kinks of the ReLU and of the loss more closely."""
+        gaining = self.objective < self.before * (1.0 - _GAINING * self.resolution)
+        self.delta = max(self.delta * (_SLOWLY if gaining else _FAST), _SHARPEST)
+        if self.epsilon:
+            self.epsilon = sharper(self.epsilon, self.gap, self.objective, self.options.tol)
+
+    def trivial(self) -> bool:
+        """Whether the network without neurons is optimal."""
+        V = self.dual_point(np.zeros_like(self.problem.Y) + self.neurons.intercept)
+        found = self.pricer.quick(V, self.neurons.U, _TRIVIAL)
+        if found.best <= self.problem.beta * (1.0 + self.options.tol):
+            found = found.joined(self.pricer.strong(V, self.neurons.U, _TRIVIAL))
+        checkpoint()
+        self.bounded(lower_bound(self.problem, V, found.best, found.best))
+        return self.closed
+
+    def started(self) -> Neurons:
+        """The fast start."""
+        p, b = self.problem, self.neurons.intercept
+        if p.n_coefficients > 1 or p.atoms.pools:
+            return pair_start(p, self.loss, b, self.rng, scale=output_scale(p))
+        start = fast_start(p, self.loss, b, self.rng, tol=_START_TOL, watch=self.watch)
+        return merged(p, start, _MERGING * self.resolution * self.objective)
+
+    def taken(self, start: Neurons) -> Neurons:
+        """A network that was given, corrected."""
+        U = start.U @ self.problem.atoms.basis
+        size = np.linalg.norm(start.alpha, axis=1)
+        alive = (size > 0) & (U != 0).any(axis=1)
+        given = Neurons(U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept)
+        return self.correct_and_price(given, _CORRECTIONS_GIVEN)
+
+    # ---- the steps -------------------------------------------------------------------------------
+
+    def price(self, V: FloatArray, directions: FloatArray, enough: float) -> Candidates:
+        """Quick search first; a wider one if it finds no violation above ``enough``."""
+        effort = int(np.clip(_EFFORT / max(self.gap, self.options.tol, _SMALLEST_GAP), *_EFFORT_RANGE))
+        found = self.pricer.quick(V, directions, effort)
+        if found.best <= self.problem.beta * (1.0 + enough):
+            found = found.joined(self.pricer.strong(V, directions, effort // 2))
+        checkpoint()  # a search that was cut short says nothing about the bound
+        return found
+
+    def correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
+        """The corrective step, by its dual if the loss has kinks."""
+        tol = _CORRECTIVE * min(max(self.gap, self.options.tol), _LARGE_GAP)
+        return best_magnitudes(self.problem, self.epsilon, atoms, t, tol)
+
+    def correct_and_price(self, neurons: Neurons, rounds: int) -> Neurons:
+        """Alternate corrective steps and pricing; returns the neurons in use."""
+        p = self.problem
+        atoms = Neurons(
+            np.vstack([neurons.U, self.cuts.directions]),
+            np.vstack([neurons.alpha, self.cuts.outputs]),
+            neurons.intercept,
+        )
+        t = np.concatenate([np.ones(len(neurons)), np.zeros(len(self.cuts))])
+        for k in range(rounds):
+            step = self.correct(atoms, t)
+            t, atoms = step.t, replace(atoms, intercept=step.intercept)
+            used = step.neurons(atoms)
+            self.offer(used)
+            V = self.dual_point(step.F, step.V)
+            checkpoint()
+            found = self.price(V, used.U, _WIDER * self.resolution)
+            self.bounded(lower_bound(p, V, found.best, found.best))
+            self.note(words=UNSEEN)
+            violation = found.best / p.beta - 1.0
+            if self.closed or violation <= _SMALL * self.gap or k == rounds - 1:
+                break
+            worth = found.values > p.beta * (1.0 + _WORTHWHILE * violation)
+            self.cuts = found.take(worth).distinct(self.most_cuts, _SAME)
+            kept = np.flatnonzero((t > 0) | (self.constraint_values(V, atoms) > _STAYS * p.beta))
+            atoms = replace(
+                atoms,
+                U=np.vstack([atoms.U[kept], self.cuts.directions]),
+                alpha=np.vstack([atoms.alpha[kept], self.cuts.outputs]),
+            )
+            t = np.concatenate([t[kept], np.zeros(len(self.cuts))])
+        used = self.sparse(used, step.value)
+        idle = atoms.take(t == 0)
+        values = self.constraint_values(V, idle)
+        close = values > _OUTLASTS * p.beta
+        self.cuts = Candidates(unit_rows(idle.U[close]), idle.alpha[close], values[close]).joined(
+            found.take(found.values > p.beta)
+        )
+        return used
+
+    def constraint_values(self, V: FloatArray, atoms: Neurons) -> FloatArray:
+        """The dual constraint at each atom; its limit is beta."""
+        H = np.maximum(self.problem.atoms.reduced @ atoms.U.T, 0.0)
+        return np.asarray(np.einsum("kc,kc->k", H.T @ self.problem.atoms.spread(V), atoms.alpha) / atoms.costs)
+
+    def sparse(self, neurons: Neurons, value: float) -> Neurons:
+        """Without small neurons, the others adjusted to their absence, while the objective hardly rises.
+
+        The interior point method spreads weight over many nearly equal atoms; few are needed.
+        """
+        allowed = value + _DROPPING * self.resolution * self.objective
+        order = np.argsort(-neurons.costs, kind="stable")
+        share = np.cumsum(neurons.costs[order]) / max(float(neurons.costs.sum()), np.finfo(float).tiny)
+        for dropped in _DROPPED:
+            checkpoint()
+            kept = np.sort(order[: int(np.searchsorted(share, 1.0 - dropped)) + 1])
+            if len(kept) < len(neurons):
+                rest = neurons.take(kept)
+                step = self.correct(rest, np.ones(len(rest)))
+                if step.value <= allowed:
+                    return step.neurons(rest)
+        return neurons
+
+    def confirm(self, efforts: tuple[int, ...]) -> bool:
+        """Price the best dual point again, from ever more starts and from other families; True if the gap stands.
+
+        A run that was given a good network to start from makes small rounds, until one finds nothing new.
+        """
+        for effort in efforts:
+            before = self.bound.attained  # finding less than the tolerance can tell is finding nothing
+            for search in self.searches:
+                self.reprice(search, effort)
+                checkpoint()
+                if not self.closed:
+                    return False
+            if self.given is not None and self.bound.attained <= before * (1.0 + _NOTHING_NEW * self.options.tol):
+                break
+        return True
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """What an audit consists of."""
+        return self.pricer.audit, self.pricer.strong
+
+    def reprice(self, search: Search, effort: int) -> None:
+        """Search again at the best dual point, and lower its bound by what is found."""
+        p, V = self.problem, self.bound.V
+        found = search(V, self.neurons.U, effort, self.bound.attained)
+        if found.best > self.bound.attained:
+            fallen = lower_bound(p, V, found.best, found.best)
+            self.bound = max(Bound.nothing(p), fallen, key=lambda b: b.value)
+            self.cuts = self.cuts.joined(found.take(found.values > p.beta).distinct(_CUTS_AUDIT, _SAME))
+
+    def last_audit(self) -> bool:
+        """Audit a run that was stopped, whatever its gap; True if there was time for all of it."""
+        with last_look(_LAST_LOOK) if self.status == Status.INTERRUPTED else self.going():
+            for search in self.searches:
+                self.reprice(search, self.efforts[0])
+            return not self.late()
+
+    def move(self, neurons: Neurons, delta: float) -> Neurons:
+        """Let the neurons move to where the objective is lower."""
+        p = self.problem
+        if not len(neurons):
+            return neurons
+        m, r = neurons.U.shape
+        if p.n_coefficients > 1:
+            pairs = PairGradient(p, self.loss, neurons)
+            if p.atoms.pools:
+                pairs.bfgs(_PAIR_STEPS, _FLOW_TOL * self.resolution)
+            pairs.nesterov(_PAIR_STEPS, _FLOW_TOL * self.resolution)  # kinks end a quasi-Newton method early
+            return pairs.result()
+        if m * r * r > _NEWTON_ENTRIES:
+            flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
+            flow.run(_FLOW_STEPS, _FLOW_TOL * self.resolution)
+            return flow.neurons()
+        target = _NEWTON_TOL * self.resolution * self.objective
+        return SmoothedNewton(p, self.loss).run(neurons, delta, _NEWTON_STEPS, target)[0]
+
+    def refined(self, neurons: Neurons) -> Iterator[Neurons]:
+        """Networks as wide as this one, ever better ones."""
+        for _ in range(_NARROW_MOVES):
+            yield (neurons := self.correct(neurons, np.ones(len(neurons))).neurons(neurons))
+            neurons = self.move(neurons, _NARROW_DELTA)
+        yield self.correct(neurons, np.ones(len(neurons))).neurons(neurons)
+
+
+def run(problem: Problem[Relu], options: Options) -> Solution:
+    """Train until the audited relative gap is at most ``options.tol``.
+
+    Any loss: one with kinks is followed through its Moreau envelopes; objective and bound are of the loss itself. The
+    result is a function of ``random_state`` (unless time runs out), whatever the number of threads.
+    """
+    # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
+    with threadpool_limits(1, user_api="blas"):
+        engine = _Engine(problem, options)
+        with engine.going(1.0 - _RESERVE if options.audit else 1.0):
+            engine.generate()
+        audited = options.audit and (engine.status == Status.CONVERGED or engine.last_audit())
+        engine.narrow(engine.refined)
+        basis = problem.atoms.basis
+        neurons = engine.slim(replace(engine.neurons, U=engine.neurons.U @ basis.T))
+    return engine.solution(
+        "local search, audited" if audited else "local search", neurons, directions=engine.pricer.pool @ basis.T
+    )

@@ -1,0 +1,78 @@
+"""Matrices too large to factorise are trained on and bounded all the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bidual import ReLURegressor
+from bidual._util import rounding
+from bidual.arrangements import patterns
+from bidual.atoms import Relu
+from bidual.training.rows import row_order
+
+
+def a_matrix() -> np.ndarray:
+    """Tall, with a zero column and two that are equal."""
+    M = np.random.default_rng(0).standard_normal((40, 6))
+    M[:, 1] = 0.0
+    M[:, 4] = M[:, 3]
+    return M
+
+
+def test_rough_axes_are_those_of_the_rows_as_far_as_they_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    M = a_matrix()
+    s, Vt = patterns.rough_axes(M)
+    exact = np.linalg.svd(M)[1]
+    assert s == pytest.approx(np.where(exact > 1e-6 * exact[0], exact, 0.0), rel=1e-12)
+    assert np.abs(Vt @ Vt.T - np.eye(6)).max() < 1e-12
+    assert np.abs(np.linalg.norm(M @ Vt.T, axis=0) - s).max() < 1e-7 * s[0]
+    monkeypatch.setattr(patterns, "BROAD", 5)
+    s, Vt = patterns.rough_axes(M)
+    assert s == pytest.approx(np.sort(np.linalg.norm(M, axis=0))[::-1])
+    assert (Vt @ Vt.T == np.eye(6)).all()
+
+
+def test_without_a_factorisation_the_basis_holds_all_columns_that_are_not_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patterns, "DEAR", 0.0)
+    atoms = Relu(a_matrix(), None)
+    assert atoms.basis.shape == (6, 5)
+    assert (atoms.reduced @ atoms.basis.T == atoms.M).all()
+    assert atoms.axes[1].shape == (5, 5)
+
+
+def test_training_without_a_factorisation_ends_at_the_same_objective(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = a_matrix()
+    y = np.maximum(X @ np.array([1.0, 0.0, -1.0, 0.5, 0.0, 1.0]), 0.0)
+    expected = ReLURegressor(0.05, random_state=0, prove=False).fit(X, y)
+    monkeypatch.setattr(patterns, "DEAR", 0.0)
+    found = ReLURegressor(0.05, random_state=0).fit(X, y)
+    assert found.objective_ == pytest.approx(expected.objective_, rel=2e-4)
+    assert found.lower_bound_ <= expected.objective_
+    assert found.likely_gap_ <= 2e-4
+
+
+@pytest.mark.parametrize("long", [0.0, 1e30])
+def test_norms_of_scaled_rows_are_not_below_the_truth(monkeypatch: pytest.MonkeyPatch, long: float) -> None:
+    monkeypatch.setattr(rounding, "LONG", long)
+    monkeypatch.setattr(rounding, "ROWS", 7)
+    M = a_matrix()
+    d = np.random.default_rng(2).uniform(0.1, 2.0, (40, 1))
+    truth, bound = float(np.linalg.norm(d * M, 2)), rounding.scaled_norm(M, d)
+    assert bound >= truth
+    assert bound <= (1.0 + 1e-12) * (truth if long else float(np.linalg.norm(d * M)))
+
+
+def test_rows_are_ordered_as_by_numpy() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        T = rng.integers(-1, 2, (int(rng.integers(1, 30)), int(rng.integers(2, 6)))).astype(float)
+        rows, first, inverse = np.unique(T, axis=0, return_index=True, return_inverse=True)
+        order, new = row_order(T[:, :1], T[:, 1:])
+        place = np.empty(len(T), dtype=int)
+        place[order] = np.cumsum(new) - 1
+        assert (T[order[new]] == rows).all()
+        assert (order[new] == first).all()
+        assert (place == inverse.ravel()).all()
