@@ -7,7 +7,7 @@ With the output signs :math:`s_k = \pm 1` fixed (one output), a neuron is one ve
 non-convex but with a closed-form prox that makes neurons exactly zero. Nesterov's momentum with restarts and a step
 from the largest eigenvalue of the Gauss-Newton matrix reaches in a second what Adam needs a minute for.
 With several outputs neurons are pairs :math:`(u_k, a_k)` with the smooth penalty
-:math:`\tfrac\beta2 (\|u_k\|^2 + \|a_k\|^2)` (003 Lemma 2), and Adam breaks the symmetry first.
+:math:`\tfrac\beta2 (\|u_k\|^2 + \|a_k\|^2)` (003 Lemma 2); see :mod:`bidual.solvers.engine.pair_gradient`.
 """
 
 from __future__ import annotations

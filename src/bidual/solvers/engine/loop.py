@@ -58,7 +58,7 @@ _DROPPED = (0.3, 0.1, 0.03, 0.01)
 _NEWTON_ENTRIES = 20_000_000
 #: Newton steps of a move and where they end; a few do between two corrective steps.
 _NEWTON_STEPS, _NEWTON_TOL = 6, 0.05
-#: Gradient steps of a move, for one output and for several, and the gain of fifty at which they end.
+#: Gradient steps of a move (one output), quasi-Newton steps (several), and the gain of fifty or ten at which they end.
 _FLOW_STEPS, _PAIR_STEPS, _FLOW_TOL = 200, 300, 0.01
 #: Gain at which the fast start ends, relative to the objective: pricing does more from there.
 _START_TOL = 1e-3
@@ -326,9 +326,7 @@ class _Engine(Generation):
         m, r = neurons.U.shape
         if p.n_coefficients > 1:
             pairs = PairGradient(p, self.loss, neurons)
-            if p.atoms.pools:
-                pairs.bfgs(_PAIR_STEPS, _FLOW_TOL * self.resolution)
-            pairs.nesterov(_PAIR_STEPS, _FLOW_TOL * self.resolution)  # kinks end a quasi-Newton method early
+            pairs.bfgs(_PAIR_STEPS, _FLOW_TOL * self.resolution)
             return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))

@@ -1,9 +1,10 @@
-r"""Accelerated gradient on pairs (u_k, a_k): the way to move neurons with several outputs.
+r"""Quasi-Newton steps on pairs (u_k, a_k): the way to move neurons with several outputs.
 
 .. math:: \min_{U, \alpha, b} \; L(A (M U^T)_+ \alpha + 1 b^T) + \tfrac\beta2 \sum_k (\|u_k\|^2 + \|\alpha_k\|^2),
 
-which equals the training problem at balanced weights (003 Lemma 2) and has no kink in the penalty. Adam breaks the
-symmetry of a random start, Nesterov's method with restarts and a Gauss-Newton step length goes on from there.
+which equals the training problem at balanced weights (003 Lemma 2) and has no kink in the penalty. L-BFGS from a small
+random start needs a fifth to a tenth of the gradients that Adam needs for the same objective, and no rate; a gradient
+method with momentum, whose one step length the steepest mode of all neurons together limits, lies between the two.
 """
 
 from __future__ import annotations
@@ -13,19 +14,27 @@ from contextlib import suppress
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from bidual._util.cores import over_pieces
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import Stopped, current
 from bidual.atoms import Neurons, Relu
 from bidual.losses import Loss
 from bidual.problem import Problem
-from bidual.solvers.adam import adam_step
 
-#: Rows whose hidden layer is in memory at a time.
-PIECE = 8192
+#: Rows of a piece of work, which has its hidden layer in memory: a share of all, so that threads have something to do,
+#: within bounds between which matrix products are fast and memory is small.
+SHARE, PIECES = 8, (512, 8192)
+#: Neurons of the start, and the size of their outputs together relative to that of the targets: small enough to turn
+#: where they are needed, large enough to be seen.
+WIDTH, SIZE = 200, 0.3
+#: Most steps of the start, and the gain of ten, relative, at which it ends: pricing does more from there.
+STEPS, GAIN = 600, 2e-3
+#: Steps that L-BFGS remembers: more pay with many neurons, at little cost beside a gradient.
+MEMORY = 20
 
 
 class PairGradient:
-    """Gradient methods on (U, alpha, b), in reduced coordinates and float32.
+    """Quasi-Newton steps on (U, alpha, b), in reduced coordinates and float32.
 
     Parameters
     ----------
@@ -50,102 +59,40 @@ class PairGradient:
             np.asarray(neurons.alpha / ratio, dtype=np.float32),
             neurons.intercept.copy(),
         )
-        self._direction: tuple[Array, Array] | None = None
-        self.L = 0.0
-        # Pooled rows belong together; others are taken some at a time, in bounded memory.
+        # Pooled rows belong together; others are taken some at a time, the same ones whatever the number of threads.
         whole = type(problem.atoms) is not Relu or problem.atoms.A is not None
-        self._pieces = [slice(None)] if whole else [slice(i, i + PIECE) for i in range(0, len(X), PIECE)]
+        self._piece = max(1, len(X)) if whole else int(np.clip(len(X) // SHARE, *PIECES))
 
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
         p, beta = self.problem, np.float32(self.beta)
-        value = 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
-        step_U, step_A, step_b = beta * U, beta * A, np.zeros_like(b)
-        for rows in self._pieces:
+        parts: dict[int, tuple[float, Array, Array, FloatArray]] = {}
+
+        def work(start: int, stop: int) -> None:
+            rows = slice(None) if stop - start == len(self.X) else slice(start, stop)
             X, Y, w = self.X[rows], p.Y[rows], p.w[rows]
             Z = X @ U.T
             H = np.maximum(Z, 0)
             F = p.atoms.pool((H @ A).astype(np.float64)) + b
-            value += self.loss.value(F, Y, w)
             g = self.loss.gradient(F, Y, w)
             G = np.asarray(p.atoms.spread(g), dtype=np.float32)
             back = G @ A.T
             back *= Z > 0
-            step_U += back.T @ X
-            step_A += H.T @ G
+            parts[start] = self.loss.value(F, Y, w), back.T @ X, H.T @ G, g.sum(axis=0)
+
+        over_pieces(work, len(self.X), self._piece)
+        value = 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
+        step_U, step_A, step_b = beta * U, beta * A, np.zeros_like(b)
+        for start in sorted(parts):  # always in this order: rounding must not depend on the threads
+            of_rows, of_U, of_A, of_b = parts[start]
+            value += of_rows
+            step_U += of_U
+            step_A += of_A
             if p.fit_intercept:
-                step_b += g.sum(axis=0)
+                step_b += of_b
         return value, (step_U, step_A, step_b)
 
-    def _raise_step(self, at: Array, iterations: int) -> None:
-        """Power iterations for the largest eigenvalue of the Gauss-Newton matrix at hidden weights ``at``."""
-        p = self.problem
-        U, A, _ = self.state
-        rng = np.random.default_rng(0)
-        P, Q = self._direction or tuple(rng.standard_normal(x.shape).astype(np.float32) for x in (U, A))
-        size = 0.0
-        for _ in range(iterations):
-            norm = np.float32(max(float(np.sqrt(np.vdot(P, P) + np.vdot(Q, Q))), 1e-30))
-            P, Q = P / norm, Q / norm
-            next_P, next_Q = np.zeros_like(P), np.zeros_like(Q)
-            for rows in self._pieces:
-                X = self.X[rows]
-                Z = X @ at.T
-                H, D = np.maximum(Z, 0), Z > 0
-                T = p.atoms.pool(((D * (X @ P.T)) @ A + H @ Q).astype(np.float64)) * p.w[rows, None]
-                G = np.asarray(p.atoms.spread(T), dtype=np.float32)
-                next_P += (D * (G @ A.T)).T @ X
-                next_Q += H.T @ G
-            P, Q = next_P, next_Q
-            size = float(np.sqrt(np.vdot(P, P) + np.vdot(Q, Q)))
-        self._direction = (P, Q)
-        self.L = max(self.L, size * self.loss.lipschitz)
-
-    def adam(self, steps: int, rate: float = 0.02) -> None:
-        """Full-batch Adam with a linearly falling rate."""
-        x = [v.copy() for v in self.state]
-        first, second = [np.zeros_like(v) for v in x], [np.zeros_like(v) for v in x]
-        watch = current()
-        for k in range(1, steps + 1):
-            if watch.late():
-                break
-            _, gradient = self._gradient(*x)
-            adam_step(x, gradient, first, second, rate * (1.0 - (k - 1) / steps), k, epsilon=1e-12)
-        self.state = (x[0], x[1], x[2])
-
-    def nesterov(self, iterations: int, tol: float = 0.0) -> float:
-        """Accelerated gradient with restarts, until 50 steps gain less than ``tol`` relative."""
-        x, y = self.state, self.state
-        momentum, last, value = 1.0, np.inf, np.inf
-        share = 2.0 if self.problem.fit_intercept else 1.0
-        rates, watch = (1.0, 1.0, 1.0), current()
-        for k in range(iterations):
-            value, gradient = self._gradient(*y)
-            if watch.late():
-                break
-            if k % 50 == 0:
-                if not value < last * (1.0 - tol):
-                    break
-                last = value
-                self._raise_step(y[0], 10 if self._direction is None else 3)
-                step = 1.0 / (1.5 * share * self.L + 2.0 * self.beta)
-                rates = (step, step, 1.0 / (share * self.loss.lipschitz))
-            new = tuple((v - r * g).astype(v.dtype) for v, r, g in zip(y, rates, gradient, strict=True))
-            uphill = sum(float(np.vdot(v - n, n - o)) / r for v, n, o, r in zip(y, new, x, rates, strict=True))
-            if uphill > 0:
-                momentum = 1.0
-            following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
-            ahead = (momentum - 1.0) / following
-            y = tuple((n + ahead * (n - o)).astype(n.dtype) for n, o in zip(new, x, strict=True))
-            x, momentum = (new[0], new[1], new[2]), following
-        self.state = x
-        return value
-
     def bfgs(self, iterations: int, tol: float = 0.0) -> float:
-        """Quasi-Newton steps, until ten of them gain less than ``tol`` relative.
-
-        The way where samples pool many rows: all neurons then share a large mean output, and the step of a gradient
-        method, which that mode limits, is tiny.
-        """
+        """At most ``iterations`` steps of L-BFGS, until ten of them gain less than ``tol`` relative."""
         shapes = [v.shape for v in self.state]
         ends = np.cumsum([v.size for v in self.state])[:-1]
         values: list[float] = []
@@ -172,7 +119,7 @@ class PairGradient:
             if slow:
                 raise StopIteration
 
-        options = {"maxiter": iterations, "maxcor": 20}
+        options = {"maxiter": iterations, "maxcor": MEMORY}
         with suppress(Stopped):  # the best point is kept
             minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
         self.state = unpack(best)
@@ -188,26 +135,13 @@ class PairGradient:
 
 
 def pair_start(
-    problem: Problem,
-    loss: Loss,
-    intercept: FloatArray,
-    rng: np.random.Generator,
-    *,
-    scale: float,
-    width: int = 200,
-    adam_steps: int = 150,
-    iterations: int = 600,
-    tol: float = 2e-3,
+    problem: Problem, loss: Loss, intercept: FloatArray, rng: np.random.Generator, *, scale: float
 ) -> Neurons:
     """A good network with several outputs from scratch (reduced coordinates); ``scale`` is the size of the outputs."""
     r, C = problem.atoms.reduced.shape[1], problem.n_coefficients
     unit = float(np.sqrt((problem.atoms.reduced**2).mean()))
-    size = 0.3 / np.sqrt(width) * scale / problem.atoms.gain
-    U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
-    solver = PairGradient(problem, loss, Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept))
-    if problem.atoms.pools:
-        solver.bfgs(iterations, tol)
-        return solver.result()
-    solver.adam(adam_steps, 0.03 * np.sqrt(scale))
-    solver.nesterov(iterations, tol)
+    size = SIZE / np.sqrt(WIDTH) * scale / problem.atoms.gain
+    U = rng.standard_normal((WIDTH, r)) / np.sqrt(r) * size / unit
+    solver = PairGradient(problem, loss, Neurons(U, rng.standard_normal((WIDTH, C)) / np.sqrt(C), intercept))
+    solver.bfgs(STEPS, GAIN)
     return solver.result()
