@@ -558,7 +558,9 @@ def by_patterns(X: Array, G: Array, spectral: bool, enough: float) -> float:
     return over_patterns(X, G[:, 0], active, enough - slack) + slack
 
 
-def over_branches(X: Array, G: Array, masks: Array, signs: Array, widths: list[int], apart: bool, enough: float) -> float:
+def over_branches(
+    X: Array, G: Array, masks: Array, signs: Array, widths: list[int], apart: bool, enough: float
+) -> float:
     """The largest value of branches whose nodes are active as ``masks`` (B, n, nodes) say, with these signs (B, edges).
 
     A branch is a tree of ReLU neurons: T leaves on the data, nodes that add what their children compute, each with a

@@ -162,7 +162,8 @@ class LinearConvRegressor(Numbers, Certified):
         )
         from bidual.certification.linear_set import filter_evidence
 
-        evidence = filter_evidence(self.network_, X, Y, sample_weight, bool(self.fit_intercept), self.certificate_)
+        proving = filters.network(*found.proving)
+        evidence = filter_evidence(proving, X, Y, sample_weight, bool(self.fit_intercept), self.certificate_)
         self.certificate_ = replace(self.certificate_, evidence=evidence)
         self._warn_unless(self.tol, found.status, "raise max_iter or time_limit, or centre and scale X")
         return self
