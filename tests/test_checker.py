@@ -346,7 +346,7 @@ def test_linear_filters_of_another_window_are_refused(options):
 
 def test_a_bound_on_positive_neurons_is_that_of_all_of_them():
     # white and square features: the neuron (v)_+ / w, of unit cost, attains the bound
-    data, inputs, targets = white()
+    data, inputs, _ = white()
     V, n = np.array(data["evidence"]["V"]), 14
     w = np.full(n, 1 / n)
     M = np.sqrt(n) * np.linalg.qr(np.random.default_rng(3).standard_normal((n, n)))[0]

@@ -75,6 +75,6 @@ class LinearFilters(Linear):
         return float(np.sqrt(prod(self.window.grid(self.shape))))
 
     @property
-    def largest_hidden(self) -> float:  # type: ignore[override]
+    def largest_hidden(self) -> float:
         """No sample is seen at more positions either."""
         return self.reach * float(self.row_norms.max(initial=0.0))

@@ -21,7 +21,8 @@ normalised  as patterns, for neurons that are normalised after the ReLU (``over_
 cones       directions are halved into cones until chords (rows that raise the value) and tangents (others) bound each
 relaxation  a quadratic function above the constraint for each leaf of a tree of known signs (``leaf``)
 kinks       free biases on a line: the constraint is largest at data points
-linear      ||M^T G||, networks of two layers without ReLU
+positive    ||diag(sqrt w) M|| times the largest norm of a positive or negative part of G (``by_positive``)
+linear      ||M^T G||, networks of two layers, or filters, without ReLU
 
 Rounding. A sum of k products is off by at most k U times the sum of absolute values, U = 2^-53, and all terms are
 charged so, mostly relative to total = sum_i ||g_i|| ||m_i||; they are added to g or taken from the bound. A claim may
@@ -134,6 +135,7 @@ def patches(X: Array, o: Document) -> tuple[Array, int]:
         return X.reshape(-1, X.shape[2]), X.shape[1]
     axes = {2: 1, 3: 1, 4: 2}[X.ndim] if isinstance(kernel, int) else len(kernel)
     kernel, stride, pad = ([v] * axes if isinstance(v, int) else v for v in (kernel, o["stride"], o["padding"]))
+    need(len(kernel) == len(stride) == len(pad) == axes, "windows have a size for each axis")
     need(counts([*kernel, *stride]) and counts(pad, 0), "sizes of windows must be counts")
     X = X if X.ndim == axes + 2 else X[..., None]
     fits = all(k <= m for k, m in zip(kernel, X.shape[1:], strict=False))
@@ -236,12 +238,8 @@ def with_ones(X: Array, bias: Any) -> Array:
 
 #: Kinds of proofs about ordinary neurons, and about others.
 ORDINARY = ("norms", "patterns", "weighted_patterns", "spectral", "cones", "relaxation", "sampled", "gates", "positive")
-KINDS = {
-    "free": ("kinks",),
-    "linear": ("linear",),
-    "after": ("norms", "normalised", "sampled"),
-    "parallel": ("norms", "layers"),
-}
+KINDS = {"free": ("kinks",), "linear": ("linear",), "after": ("norms", "normalised", "sampled")}
+KINDS["parallel"] = ("norms", "layers")
 #: Architectures and the names of their options.
 OPTIONS = {
     "two_layer": (),
@@ -443,18 +441,15 @@ def by_norms(M: Array, G: Array) -> float:
     return limit + (len(M) + M.shape[1] + 16) * U * total(M, G)
 
 
-def merged(M: Array, G: Array) -> tuple[Array, Array]:
-    """Equal rows taken together, rows without weight left out."""
+def reduced(M: Array, G: Array) -> tuple[Array, Array, float]:
+    """Equal rows taken together and rows without weight left out, along the r principal axes of their row space: rows
+    X (N, r), weights, and what is lost.
+    """
     rows, which = np.unique(M, axis=0, return_inverse=True)
     weight = np.zeros((len(rows), G.shape[1]))
     np.add.at(weight, which.ravel(), G)
     used = rows.any(axis=1) & weight.any(axis=1)
-    return rows[used], weight[used]
-
-
-def reduced(M: Array, G: Array) -> tuple[Array, Array, float]:
-    """Merged rows along the r principal axes of their row space, weights, and what is lost: X (N, r), G, slack."""
-    M, G = merged(M, G)
+    M, G = rows[used], weight[used]
     _, s, Vt = np.linalg.svd(M, full_matrices=False)
     r = int((s > s[:1].sum() * max(M.shape) * 2 * U).sum())
     X = M @ Vt[:r].T
@@ -499,14 +494,6 @@ def over_cones(C: Array, normals: Any, enough: float) -> float:
     return max(best, min(enough, size.max(initial=0.0)))
 
 
-def over_patterns(X: Array, g: Array, active: Array, enough: float) -> float:
-    """max |g^T (X u)_+| over the cones of these patterns, (P, N)."""
-    units = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
-    slack = (len(X) + X.shape[1] + 16) * U * total(X, g[:, None])
-    C = (active * g) @ X
-    return over_cones(C, lambda i: np.where(active[i], 1.0, -1.0)[:, None] * units, enough - slack) + slack
-
-
 def over_spectra(pieces: Any, enough: float) -> float:
     """The largest spectral norm of these matrices; Frobenius' norm where that is small."""
     sizes = ((float(np.linalg.norm(B)), B) for B in pieces)
@@ -548,14 +535,15 @@ def all_patterns(X: Array) -> Array:
     return cells(X / np.linalg.norm(X, axis=1)[:, None])
 
 
-def by_patterns(X: Array, G: Array, spectral: bool, enough: float) -> float:
-    """The largest value over all activation patterns of reduced rows."""
-    (N, r), active = X.shape, all_patterns(X)
-    slack = ((r + 1) * PARALLEL + (N + r + 16) * U) * total(X, G) * (1 + RTOL)
-    if spectral:
-        return over_spectra(((G * a[:, None]).T @ X for a in active), enough - slack) + slack
-    need(G.shape[1] == 1, "patterns bound one output")
-    return over_patterns(X, G[:, 0], active, enough - slack) + slack
+def over_patterns(X: Array, G: Array, active: Array, enough: float) -> float:
+    """The largest |g^T (X u)_+| over the cones of these patterns, (P, N), for any column g of G."""
+    units = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
+    slack = (len(X) + X.shape[1] + 16) * U * total(X, G)
+
+    def normals(i: int) -> Array:
+        return np.where(active[i], 1.0, -1.0)[:, None] * units
+
+    return max(over_cones((active * g) @ X, normals, enough - slack) for g in G.T) + slack
 
 
 def over_branches(
@@ -841,8 +829,8 @@ def by_relaxation(M: Array, G: Array, proof: Document) -> float:
     need(np.array_equal(numbers, np.arange(len(numbers))), "the groups of rows are not numbered")
     X, weight = M[kept][first], np.zeros((len(first), C))
     np.add.at(weight, group[kept], G[kept])
-    slack = total(*merged(M[~kept], G[~kept])) + total(M[kept] - X[group[kept]], G[kept])
-    slack += (N + 2 * p + C + 32) * U * total(M, G)
+    left, load, lost = reduced(M[~kept], G[~kept])
+    slack = total(left, load) + lost + total(M[kept] - X[group[kept]], G[kept]) + (N + 2 * p + C + 32) * U * total(M, G)
     length = np.linalg.norm(X, axis=1) * (1 + (p + 8) * U)
     need((length > 0).all(), "a row of zeros has multipliers")
     if not len(X):
@@ -963,7 +951,7 @@ def constraint(
     if active is not None:
         need(A is None or A[2] != "flatten" or A[1] == 1, "patterns know no output weights at every position")
         if kind == "sampled":
-            return max(over_patterns(M, g, active, enough) for g in G.T), some
+            return over_patterns(M, G, active, enough), some
         worst = max((float(np.linalg.norm((G * a[:, None]).T @ M)) for a in active), default=0.0)
         return worst + (len(M) + M.shape[1] * C + 16) * U * total(M, G), "gates"
     if kind == "positive":
@@ -976,7 +964,12 @@ def constraint(
         return 0.0, ""
     if kind == "cones":
         return by_cones(R, H, number(proof["limit"], "limit"), enough - lost) + lost, ""
-    return by_patterns(R, H, kind == "spectral", enough - lost) + lost, ""
+    need(C == 1 or kind == "spectral", "patterns bound one output")
+    (N, r), active = R.shape, all_patterns(R)
+    lost += ((r + 1) * PARALLEL + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one
+    if kind == "spectral":
+        return over_spectra(((H * a[:, None]).T @ R for a in active), enough - lost) + lost, ""
+    return over_patterns(R, H, active, enough - lost) + lost, ""
 
 
 # ---- the network -----------------------------------------------------------------------------------------------------

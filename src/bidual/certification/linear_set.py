@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.memory import require_memory
 from bidual._util.patches import Window, check_sizes
 from bidual._util.typing import Array, FloatArray
 from bidual.atoms import Linear, LinearFilters
@@ -30,6 +31,8 @@ LINEAR_NET, LINEAR_CONV = "linear_net", "linear_conv"
 SAME = 1e-10
 #: Longest side of the smaller Gram matrix of a map on patches whose norm is proven again at the end of training.
 LONGEST = 1500
+#: Copies of a map on patches that its norm takes.
+_COPIES = 4
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,12 @@ class FilterSet(LinearSet):
         cls, window: Window, objective: Objective, X: FloatArray, Y: FloatArray, sample_weight: Array | None
     ) -> FilterSet:
         """Pose the problem on tensors ``X (n, ...)`` and targets ``Y (n, C)``."""
-        window.grid(X.shape)  # raises if it is too large
+        K, h = prod(window.grid(X.shape)), window.size(X.shape)
+        require_memory(
+            8 * (_COPIES * K * h * Y.shape[1] + window.padded((len(X), *X.shape[1:]))),
+            f"filters with {h:,} weights at {K:,} positions",
+            "Nobody trains such filters.",
+        )
         rows = Rows.of(X, Y, sample_weight)
         atoms = LinearFilters(rows.X.reshape(len(rows.X), -1), window=window, shape=X.shape)
         return cls(rows.X, cls._problem(objective, rows, atoms), objective, rows.faint, window)
