@@ -1004,7 +1004,8 @@ def layer_of(network: Document, kinds: Any, e: Document, rows: Array, count: Arr
     if kind == "deep":
         need(network["activation"] == "linear" and network["depth"] == 2, "the model is no linear one of two layers")
         need(weights.get("whitening") is None, "the model whitens its inputs")
-        first, second = np.array(weights["layer_1"], float), np.array(weights["layer_2"], float)
+        first = array("layer_1", network["n_inputs"], -1)
+        second = array("layer_2", first.shape[1], network["n_outputs"])
         need(not array("bias_1", first.shape[1]).any(), "the model has hidden biases")
         return rows.reshape(len(rows), -1) @ first @ second, 0.5 * float((first**2).sum() + (second**2).sum())
     d, C = network["n_inputs"], network["n_outputs"]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: Numbers of the rows, gates and dual points of a proof that a file may hold, and multiplications to find its bound:
 #: beyond, the rows are where they are because they are too many to be held, or looked at once more, here.
-EVIDENCE_SIZE, EVIDENCE_WORK = 10_000_000, 20_000_000_000
+EVIDENCE_SIZE, EVIDENCE_WORK = 10_000_000, 5_000_000_000
 #: Bounds that differ by less, relatively, differ by the order of summation.
 SAME = 5e-10
 
@@ -175,7 +175,8 @@ class RowBlocks(Trainable):
             began=began,
         )
         network = self.lift.recover_gated(solution.neurons)  # type: ignore[arg-type]
-        certificate = replace(certificate, evidence=self._evidence(network, vectors, certificate))
+        if not watch.late():
+            certificate = replace(certificate, evidence=self._evidence(network, vectors, certificate))
         return Trained(
             network, certificate, self.objective, solution.history, solution.n_iter, solution.status, vectors
         )
@@ -183,7 +184,9 @@ class RowBlocks(Trainable):
     def _evidence(self, network: GatedNetwork, gates: FloatArray, certificate: Certificate) -> Evidence | None:
         """The residual of the network as a dual point, with all gates, if that is little work and proves the bound."""
         (n, d), (P, C) = self.source.shape, (len(gates), self.Y.shape[1])
-        if not isinstance(self.source, LocalSource) or n * (d + P + C) > EVIDENCE_SIZE or n * d * P * C > EVIDENCE_WORK:
+        if not isinstance(self.source, LocalSource) or _mapped(self.source.X):
+            return None  # the rows stay where they are
+        if n * (d + P + C) > EVIDENCE_SIZE or n * d * P * C > EVIDENCE_WORK:
             return None
         posed = self.objective.pose(np.asarray(self.source.X, dtype=np.float64), self.Y, self.w, activation="gated")
         units, natural = posed.units, posed.natural
@@ -288,6 +291,11 @@ class RowBlocks(Trainable):
             "bias": self.objective.bias,
             "fit_intercept": self.objective.fit_intercept,
         }
+
+
+def _mapped(X: Any) -> bool:
+    """Whether the entries of an array are those of a file."""
+    return X is not None and (isinstance(X, np.memmap) or _mapped(getattr(X, "base", None)))
 
 
 def _source(X: Any) -> Source:
