@@ -1131,6 +1131,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     G, scale = spread(A, V, len(Mn)), number(e["scale"], "multiple of the dual point")
     rows = np.linalg.norm(Mn, axis=1)
     seen = rows if A is None else rows[A[0]].reshape(len(V), -1).sum(axis=1)  # what a row of V may add to g
+    if name == "linear_conv":  # at all positions
+        seen = seen * math.sqrt(patches(X[:1], o)[1])
     summed = 3 if A is None else 3 + len(G)  # terms of entries of G, and the units of M
     slack = float((moved + summed * U * np.linalg.norm(V, axis=1)) @ seen)
     if restriction or name == "batch_norm" or (name == "convolutional" and o["batch_norm"]):  # white up to rounding
