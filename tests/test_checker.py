@@ -16,6 +16,7 @@ import bidual
 from bidual import (
     BatchNorm,
     Convolutional,
+    LinearConvRegressor,
     LinearNetRegressor,
     Parallel,
     ReLUClassifier,
@@ -36,6 +37,8 @@ TABLE = rng.standard_normal((12, 5))
 LABELS = np.where(np.median(Y) < Y, "yes", "no")
 THREE = np.array(["u", "v", "w"])[np.arange(14) % 3]
 WEIGHTS = rng.uniform(0.2, 2.0, 14)
+FULL = np.random.default_rng(1).standard_normal((14, 16))
+IMAGES = np.random.default_rng(2).standard_normal((14, 4, 4, 2))
 
 
 def fitted(estimator, inputs, targets, weights=None):
@@ -56,6 +59,10 @@ def relu(**options):
 
 def classifier(**options):
     return ReLUClassifier(**{"beta": 0.02, "tol": 1e-2, "random_state": 0, "prove": 0.5, **options})
+
+
+def formula(**options):
+    return relu(**{"architecture": "batch_norm", "method": "closed_form", **options})
 
 
 CASES = {
@@ -125,6 +132,23 @@ CASES = {
     "spline on a line": (SplineRegressor(beta=0.01), X[:, :1] * [[1.0, 2.0, -1.0]] + 1.0, Y, "kinks"),
     "spline of classes": (SplineClassifier(beta=0.01), X[:, :1], LABELS, "kinks"),
     "linear": (LinearNetRegressor(beta=0.01), WIDE, WIDE @ rng.standard_normal((4, 2)), "linear"),
+    "formula": (formula(fit_intercept=False), FULL, Y, "positive"),
+    "formula, weights": (formula(), FULL, Y, "positive"),
+    "formula of classes": (formula(fit_intercept=False), FULL, np.eye(3)[np.arange(14) % 3], "positive"),
+    "formula of an exact fit": (formula(beta=0, fit_intercept=False), FULL, Y, "positive"),
+    "formula of white rows": (
+        formula(architecture="two_layer", bias=False, fit_intercept=False), np.eye(16)[:14], Y, "positive",
+    ),
+    "formula after the ReLU": (formula(architecture=BatchNorm("after")), FULL, Y, "norms"),
+    "linear filters": (LinearConvRegressor(2, beta=0.01), TABLE, TABLE[:, 0], "linear"),
+    "linear filters, weights": (LinearConvRegressor((2, 2), beta=0.01, stride=2, padding=1), IMAGES, FULL, "linear"),
+    "circular filters": (LinearConvRegressor(3, True, beta=0.01, fit_intercept=False), TABLE, TABLE[:, 0], "linear"),
+    "Fourier filters": (LinearConvRegressor(None, True, beta=0.01), IMAGES, Y, "linear"),
+    "patches": (LinearConvRegressor(None, beta=0.01), IMAGES[..., 0], Y, "linear"),
+    "gates in blocks": (relu(activation="gated", n_patterns=8, backend="numpy"), X, Y, "gates"),
+    "gates in blocks, weights": (
+        classifier(activation="gated", n_patterns=8, backend="numpy"), X, THREE, "gates",
+    ),
 }  # fmt: skip
 
 
@@ -203,7 +227,23 @@ def cells():
     return document(fitted(relu(architecture=Parallel(2), method="sampled", n_patterns=9), X, Y).certificate_), X, Y
 
 
-MAKERS = [patterns, relaxation, cones, sampled, gates, spline, normalised, branches, cells]
+def white():
+    return document(fitted(formula(fit_intercept=False), FULL, Y).certificate_), FULL, Y
+
+
+def filters():
+    targets = IMAGES[:, 0, 0, :]
+    return document(fitted(LinearConvRegressor(2, beta=0.01), IMAGES, targets).certificate_), IMAGES, targets
+
+
+def blocks():
+    est = fitted(relu(activation="gated", n_patterns=8, backend="numpy"), X, Y)
+    return document(est.certificate_), X, Y
+
+
+MAKERS = [
+    patterns, relaxation, cones, sampled, gates, spline, normalised, branches, cells, white, filters, blocks,
+]  # fmt: skip
 
 
 def raised(data):
@@ -284,10 +324,68 @@ def test_what_is_tampered_with_is_refused_by_both(make):
     for tamper in TAMPERINGS:
         data = copy.deepcopy(honest)
         tamper(data)
-        if tamper is other_architecture and make in (spline,):
-            continue
+        if tamper is other_architecture and make in (spline, white, filters):
+            continue  # biases are cancelled by normalisation, and linear networks have none
+        if tamper is no_proof and make is filters:
+            continue  # the norm is the constraint itself
         assert not accepted(data, inputs, targets), tamper.__name__
         assert not check(data, inputs, targets)[0], tamper.__name__
+
+
+@pytest.mark.parametrize(
+    "options", [{"circular": True}, {"stride": 2}, {"padding": 1}, {"kernel_size": 3}, {"kernel_size": None}]
+)
+def test_linear_filters_of_another_window_are_refused(options):
+    data, inputs, targets = filters()
+    # a window that shows more has more neurons, for which the bound does not hold
+    data["evidence"]["options"] |= options
+    raised(data)
+    assert not accepted(data, inputs, targets)
+    assert not check(data, inputs, targets)[0]
+
+
+def test_a_bound_on_positive_neurons_is_that_of_all_of_them():
+    # white and square features: the neuron (v)_+ / w, of unit cost, attains the bound
+    data, inputs, _ = white()
+    V, n = np.array(data["evidence"]["V"]), 14
+    w = np.full(n, 1 / n)
+    M = np.sqrt(n) * np.linalg.qr(np.random.default_rng(3).standard_normal((n, n)))[0]
+    attained = max(np.sqrt((np.maximum(s * V, 0) ** 2 / w[:, None]).sum()) for s in (1, -1))
+    bound = constraint(data["evidence"], inputs, M, V, w, None, np.zeros(n), 0.0)[0]
+    h = np.maximum(V[:, 0], 0) / w
+    u = np.linalg.solve(M, h)
+    assert np.abs(V[:, 0] @ np.maximum(M @ u, 0)) / np.linalg.norm(u) <= bound
+    assert attained <= bound <= attained * (1 + 1e-9)
+
+
+def test_a_proof_for_positive_neurons_of_rows_with_several_outputs_is_refused():
+    targets = np.eye(3)[np.arange(14) % 3]
+    data = document(fitted(formula(fit_intercept=False), FULL, targets).certificate_)
+    assert check(data, FULL, targets)[0]
+    data["evidence"]["V"][0] = [0.1, 0.1, 0.1]
+    assert not accepted(data, FULL, targets)
+    assert not check(data, FULL, targets)[0]
+
+
+@pytest.mark.parametrize("other", [{"depth": 3}, {"depth": 2, "more": 1}, {}])
+def test_the_proof_of_two_linear_layers_is_not_one_of_other_depths(other):
+    targets = WIDE[:, :2] ** 2
+    data = document(fitted(LinearNetRegressor(beta=0.01), WIDE, targets).certificate_)
+    assert accepted(data, WIDE, targets)
+    data["evidence"]["options"] = other
+    assert not accepted(data, WIDE, targets)
+    assert not check(data, WIDE, targets)[0]
+
+
+def test_a_linear_model_with_an_intercept_is_refused_where_the_claim_has_none():
+    targets = np.zeros(16)
+    est = fitted(LinearNetRegressor(beta=0.01, fit_intercept=False), WIDE, targets)
+    data, network = document(est.certificate_), est.network_.to_dict()
+    data["objective"], network["weights"]["bias_2"] = 0.5, [1.0]
+    data["gap"] = data["likely_gap"] = 1.0
+    model = bidual.networks.Network.from_dict(network)
+    assert not accepted(data, WIDE, targets, model)
+    assert not check(data, WIDE, targets, model=network)[0]
 
 
 @pytest.mark.parametrize("scale", [-1.0, 0.0, 1e-300])
@@ -358,7 +456,7 @@ def test_norms_of_normalised_neurons_count_every_output():
         "proof": {"kind": "norms"},
     }
     V = np.column_stack([np.zeros(4), np.ones(4)])
-    assert constraint(evidence, np.ones((4, 1)), V, np.full(4, 0.25), None, np.zeros(4), 0.0)[0] >= 4.0
+    assert constraint(evidence, V, np.ones((4, 1)), V, np.full(4, 0.25), None, np.zeros(4), 0.0)[0] >= 4.0
 
 
 def test_the_checker_lists_no_patterns_of_normalised_neurons_that_rounding_may_hide():

@@ -19,7 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from bidual import BatchNorm, Certificate, Convolutional, Parallel, ReLUClassifier, ReLURegressor, certify
+from bidual import (
+    BatchNorm,
+    Certificate,
+    Convolutional,
+    LinearConvRegressor,
+    LinearNetRegressor,
+    Parallel,
+    ReLUClassifier,
+    ReLURegressor,
+    certify,
+)  # fmt: skip
 from bidual._util.typing import Array, FloatArray
 from bidual.certification.verification import pose
 from bidual.networks import Network, TwoLayerNetwork
@@ -77,7 +87,7 @@ def _makers(seed: int) -> dict[str, Callable[[str], Honest]]:
     X, y = rng.standard_normal((9, 2)), rng.standard_normal(9)
     wide, several = rng.standard_normal((9, 4)), rng.standard_normal((9, 2))
     labels, weight = np.where(y > 0, "yes", "no"), rng.uniform(0.5, 2.0, 9)
-    sequences = rng.standard_normal((6, 4, 1))
+    sequences, rows = rng.standard_normal((6, 4, 1)), rng.standard_normal((9, 11))
     plain: dict[str, Any] = {"bias": False, "fit_intercept": False}
     full: dict[str, Any] = {"bias": True, "fit_intercept": True}
 
@@ -88,6 +98,13 @@ def _makers(seed: int) -> dict[str, Callable[[str], Honest]]:
             found = kind(0.03, **{"prove": 2.0, "random_state": 0, **options}).fit(X, y, sample_weight=sample_weight)
             c = found.certificate_
             return Honest(name, c, X, y, sample_weight, found.network_, c.objective)
+
+        return make
+
+    def linear(found: Any, X: Array, y: Array) -> Callable[[str], Honest]:
+        def make(name: str) -> Honest:
+            c = found.fit(X, y).certificate_
+            return Honest(name, c, X, y, None, found.network_, c.objective)
 
         return make
 
@@ -122,6 +139,12 @@ def _makers(seed: int) -> dict[str, Callable[[str], Honest]]:
         "outputs": certified("compact", X, several),
         "signs of outputs": certified("signs", wide, several),
         "weights": certified("auto", sample_weight=weight),
+        "formula": trained(X=rows, architecture=BatchNorm(), fit_intercept=False, method="closed_form"),
+        "formula after": trained(X=rows, architecture=BatchNorm("after"), method="closed_form"),
+        "row blocks": trained(activation="gated", backend="numpy", n_patterns=8, **full),
+        "linear": linear(LinearNetRegressor(beta=0.03), wide, several),
+        "linear filters": linear(LinearConvRegressor(2, beta=0.03), sequences, y[:6]),
+        "circular filters": linear(LinearConvRegressor(2, True, beta=0.03, fit_intercept=False), sequences, y[:6]),
     }
 
 
@@ -363,11 +386,26 @@ class Truth:
         )
         if key not in self._known:
             posed = pose(certificate, e, claim.X, claim.y, claim.weight)
+            if e.architecture.startswith("linear"):
+                self._known[key] = self._linear(claim, certificate)
+                return self._known[key]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 trained = posed.train("adaptive", Options(tol=1e-7, time_limit=3.0, random_state=0, prove=False))
             self._known[key] = trained.certificate.objective
         return self._known[key]
+
+    def _linear(self, claim: Claim, certificate: Certificate) -> float:
+        """Of linear networks, which are trained by other estimators and with the squared loss."""
+        e = certificate.evidence
+        assert e is not None
+        if e.loss.name != "squared":
+            return -np.inf  # nobody claims such a thing
+        posed = {"beta": certificate.beta, "fit_intercept": e.fit_intercept, "tol": 1e-9}
+        kind = LinearNetRegressor(**posed) if "depth" in e.options else LinearConvRegressor(**e.options, **posed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(kind.fit(claim.X, claim.y, claim.weight).certificate_.objective)
 
 
 def attack(case: Honest, claims: Iterator[Claim], tallies: dict[str, Tally], late: Callable[[], bool]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
+from bidual._util.patches import Window, unfold
 from bidual._util.rounding import spectral_norm
 from bidual._util.typing import FloatArray
 from bidual.atoms.base import Atoms
@@ -32,4 +34,47 @@ class Linear(Atoms):
         r""":math:`\|M^T V\|_2`, which is the constraint itself, with rounding."""
         M = self.M if self.centre is None else self.M - self.centre @ self.M
         rounding = 2 * (len(M) + 16) * np.finfo(float).eps
-        return spectral_norm(M.T @ V) + rounding * float(np.linalg.norm(V, axis=1) @ np.linalg.norm(M, axis=1))
+        moved = rounding * float(np.linalg.norm(V, axis=1) @ np.linalg.norm(M, axis=1))
+        return spectral_norm(self.seen(M.T @ V)) + self.reach * moved
+
+    def seen(self, G: FloatArray) -> FloatArray:
+        """The matrix whose singular values count, of a map ``G (d, C)``: the map itself."""
+        return G
+
+    @property
+    def reach(self) -> float:
+        """By how much :meth:`seen` may enlarge a map, in norm."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class LinearFilters(Linear):
+    r"""Filters u that see every patch of a sample, with output weights of their own at each position (003 eq. 9).
+
+    Rows of M are tensors. The map :math:`G = M^T V` as every patch sees it, :math:`[X_1^T V, \ldots, X_K^T V]` with the
+    matrices :math:`X_k` of patches, has the dual constraint as its largest singular value (003 eq. 11).
+
+    Attributes
+    ----------
+    window : Window
+    shape : tuple of int
+        Of the tensors; the first entry, their number, does not matter.
+    """
+
+    window: Window = field(default=Window(None), kw_only=True)
+    shape: tuple[int, ...] = field(default=(), kw_only=True)
+
+    def seen(self, G: FloatArray) -> FloatArray:
+        """Columns for every position and output."""
+        W = unfold(self.window, G, self.shape)
+        return W.transpose(1, 0, 2).reshape(W.shape[1], -1)
+
+    @property
+    def reach(self) -> float:
+        """An entry of a tensor is in no more patches than there are positions."""
+        return float(np.sqrt(prod(self.window.grid(self.shape))))
+
+    @property
+    def largest_hidden(self) -> float:
+        """No sample is seen at more positions either."""
+        return self.reach * float(self.row_norms.max(initial=0.0))

@@ -21,7 +21,8 @@ normalised  as patterns, for neurons that are normalised after the ReLU (``over_
 cones       directions are halved into cones until chords (rows that raise the value) and tangents (others) bound each
 relaxation  a quadratic function above the constraint for each leaf of a tree of known signs (``leaf``)
 kinks       free biases on a line: the constraint is largest at data points
-linear      ||M^T G||, networks of two layers without ReLU
+positive    ||diag(sqrt w) M|| times the largest norm of a positive or negative part of G (``by_positive``)
+linear      ||M^T G||, networks of two layers, or filters, without ReLU
 
 Rounding. A sum of k products is off by at most k U times the sum of absolute values, U = 2^-53, and all terms are
 charged so, mostly relative to total = sum_i ||g_i|| ||m_i||; they are added to g or taken from the bound. A claim may
@@ -51,20 +52,16 @@ SHOWN = 1e-6
 #: Lines through the origin closer than this are one to an enumeration; sines smaller than this are zero.
 PARALLEL, NULL = 5e-11, 1e-11
 #: Most cones, hyperplanes, cells, halvings, sets of rows, padded entries: more is not worth waiting for.
-MOST_CONES, MOST_PLANES, MOST_CELLS, DEEPEST, MOST_SETS, MOST_ENTRIES = (
-    3_000_000,
-    200_000,
-    2_000_000,
-    1000,
-    100_000,
-    1e8,
-)
+MOST_CONES, MOST_PLANES, MOST_CELLS = 3_000_000, 200_000, 2_000_000
+DEEPEST, MOST_SETS, MOST_ENTRIES = 1000, 100_000, 1e8
 #: Of a relaxation: rows of known sign that serve as cuts, numbers of outputs whose directions are covered by cones.
 CUTS, REFINED = 20, 5
-#: Directions on a half circle for which branches of two outputs are bounded, sweeps over the cones of many cells.
-HEADS, SWEEPS = 48, 30
+#: Directions on a half circle for which branches of two outputs are bounded.
+HEADS = 48
 #: How reasons begin that say nothing against a claim.
 UNKNOWN = "this checker "
+#: What files that are damaged lead to.
+DAMAGED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError, np.linalg.LinAlgError)
 
 
 class Refused(Exception):
@@ -132,16 +129,21 @@ def distinct(X: Array, Y: Array, weight: Any) -> tuple[Array, Array, Array, Arra
 
 def patches(X: Array, o: Document) -> tuple[Array, int]:
     """The patches (n K, h) that a window shows, sample by sample, and K."""
-    kernel = o["kernel_size"]
+    kernel, circular = o["kernel_size"], o.get("circular", False)
+    need(type(circular) is bool and not (circular and kernel is None), "no such window")
     if kernel is None:
         return X.reshape(-1, X.shape[2]), X.shape[1]
     axes = {2: 1, 3: 1, 4: 2}[X.ndim] if isinstance(kernel, int) else len(kernel)
     kernel, stride, pad = ([v] * axes if isinstance(v, int) else v for v in (kernel, o["stride"], o["padding"]))
+    need(len(kernel) == len(stride) == len(pad) == axes, "windows have a size for each axis")
     need(counts([*kernel, *stride]) and counts(pad, 0), "sizes of windows must be counts")
     X = X if X.ndim == axes + 2 else X[..., None]
+    fits = all(k <= m for k, m in zip(kernel, X.shape[1:], strict=False))
+    need(not circular or (fits and max(stride) == 1 and not any(pad)), "circular windows have no other strides")
     padded = math.prod(float(m + 2 * p) for m, p in zip(X.shape[1:], pad, strict=False)) * len(X) * math.prod(kernel)
     need(padded <= MOST_ENTRIES, "too long: there are too many patches")
-    X = np.pad(X, [(0, 0), *((p, p) for p in pad), (0, 0)])
+    around = [(0, k - 1) for k in kernel] if circular else [(p, p) for p in pad]
+    X = np.pad(X, [(0, 0), *around, (0, 0)], mode="wrap" if circular else "constant")
     seen = np.lib.stride_tricks.sliding_window_view(X, kernel, axis=tuple(range(1, axes + 1)))
     seen = np.moveaxis(seen[(slice(None), *(slice(None, None, s) for s in stride))], axes + 1, -1)
     return seen.reshape(-1, math.prod(kernel) * X.shape[-1]), math.prod(seen.shape[1 : axes + 1])
@@ -234,10 +236,15 @@ def with_ones(X: Array, bias: Any) -> Array:
     return np.column_stack([X, np.ones(len(X))]) if bias else X
 
 
+#: Kinds of proofs about ordinary neurons, and about others.
+ORDINARY = ("norms", "patterns", "weighted_patterns", "spectral", "cones", "relaxation", "sampled", "gates", "positive")
+KINDS = {"free": ("kinks",), "linear": ("linear",), "after": ("norms", "normalised", "sampled")}
+KINDS["parallel"] = ("norms", "layers")
 #: Architectures and the names of their options.
 OPTIONS = {
     "two_layer": (),
     "linear_net": ("depth",),
+    "linear_conv": ("kernel_size", "stride", "padding", "circular"),
     "batch_norm": ("position", "rank"),
     "parallel": ("m1", "m2", "deeper", "rank", "factor"),
     "convolutional": ("kernel_size", "stride", "padding", "batch_norm", "pooling"),
@@ -249,9 +256,10 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
     name, o, bias = e["architecture"], e["options"], e["bias"]
     need(name in OPTIONS, f"{UNKNOWN}does not know the architecture {name!r}")
     need(set(o) == set(OPTIONS[name]), f"{name} has other options")
-    if name == "linear_net":
-        need(o["depth"] == 2, f"{UNKNOWN}knows no linear networks of {o['depth']} layers")
-        return X, None, ""
+    if name.startswith("linear"):
+        need(name == "linear_conv" or o["depth"] == 2, f"{UNKNOWN}knows no linear networks of {o.get('depth')} layers")
+        need(bias is False, "linear networks have no hidden biases")
+        return X.reshape(len(X), -1), None, ""
     if name == "two_layer":
         return with_ones(X, bias), None, ""
     if name == "parallel":
@@ -433,18 +441,15 @@ def by_norms(M: Array, G: Array) -> float:
     return limit + (len(M) + M.shape[1] + 16) * U * total(M, G)
 
 
-def merged(M: Array, G: Array) -> tuple[Array, Array]:
-    """Equal rows taken together, rows without weight left out."""
+def reduced(M: Array, G: Array) -> tuple[Array, Array, float]:
+    """Equal rows taken together and rows without weight left out, along the r principal axes of their row space: rows
+    X (N, r), weights, and what is lost.
+    """
     rows, which = np.unique(M, axis=0, return_inverse=True)
     weight = np.zeros((len(rows), G.shape[1]))
     np.add.at(weight, which.ravel(), G)
     used = rows.any(axis=1) & weight.any(axis=1)
-    return rows[used], weight[used]
-
-
-def reduced(M: Array, G: Array) -> tuple[Array, Array, float]:
-    """Merged rows along the r principal axes of their row space, weights, and what is lost: X (N, r), G, slack."""
-    M, G = merged(M, G)
+    M, G = rows[used], weight[used]
     _, s, Vt = np.linalg.svd(M, full_matrices=False)
     r = int((s > s[:1].sum() * max(M.shape) * 2 * U).sum())
     X = M @ Vt[:r].T
@@ -489,14 +494,6 @@ def over_cones(C: Array, normals: Any, enough: float) -> float:
     return max(best, min(enough, size.max(initial=0.0)))
 
 
-def over_patterns(X: Array, g: Array, active: Array, enough: float) -> float:
-    """max |g^T (X u)_+| over the cones of these patterns, (P, N)."""
-    units = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
-    slack = (len(X) + X.shape[1] + 16) * U * total(X, g[:, None])
-    C = (active * g) @ X
-    return over_cones(C, lambda i: np.where(active[i], 1.0, -1.0)[:, None] * units, enough - slack) + slack
-
-
 def over_spectra(pieces: Any, enough: float) -> float:
     """The largest spectral norm of these matrices; Frobenius' norm where that is small."""
     sizes = ((float(np.linalg.norm(B)), B) for B in pieces)
@@ -538,22 +535,19 @@ def all_patterns(X: Array) -> Array:
     return cells(X / np.linalg.norm(X, axis=1)[:, None])
 
 
-def by_patterns(M: Array, G: Array, kind: str, enough: float) -> float:
-    """The largest value over all activation patterns of the rows that carry weight."""
-    X, G, slack = reduced(M, G)
-    N, r = X.shape
-    if not N:
-        return 0.0
-    slack += ((r + 1) * PARALLEL + (N + r + 16) * U) * total(X, G) * (1 + RTOL)
-    active = all_patterns(X)
-    if kind == "spectral":
-        return over_spectra(((G * a[:, None]).T @ X for a in active), enough - slack) + slack
-    need(G.shape[1] == 1, "patterns bound one output")
-    return over_patterns(X, G[:, 0], active, enough - slack) + slack
+def over_patterns(X: Array, G: Array, active: Array, enough: float) -> float:
+    """The largest |g^T (X u)_+| over the cones of these patterns, (P, N), for any column g of G."""
+    units = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
+    slack = (len(X) + X.shape[1] + 16) * U * total(X, G)
+
+    def normals(i: int) -> Array:
+        return np.where(active[i], 1.0, -1.0)[:, None] * units
+
+    return max(over_cones((active * g) @ X, normals, enough - slack) for g in G.T) + slack
 
 
 def over_branches(
-    X: Array, G: Array, masks: Array, signs: Array, widths: list[int], separate: bool, enough: float
+    X: Array, G: Array, masks: Array, signs: Array, widths: list[int], apart: bool, enough: float
 ) -> float:
     """The largest value of branches whose nodes are active as ``masks`` (B, n, nodes) say, with these signs (B, edges).
 
@@ -573,29 +567,10 @@ def over_branches(
         start, size = start + size, size // m
     N = np.concatenate(normals, axis=1)
     N /= np.maximum(np.linalg.norm(N, axis=2, keepdims=True), 1e-300)
-    if G.shape[1] > 1 and not separate:
-        pieces = np.einsum("nc,bnt,nr->bctr", G, now, X).reshape(B, -1, T * r)
+    pieces = np.einsum("nc,bnt,nr->bctr", G, now, X).reshape(B, -1, T * r)
+    if G.shape[1] > 1 and not apart:
         return over_spectra(pieces, enough)
-    worst = 0.0
-    for g in G.T:
-        C = np.einsum("n,bnt,nr->btr", g, now, X).reshape(B, T * r)
-        for c in (C, -C):
-            hard = np.linalg.norm(c, axis=1) > enough
-            hard[hard] = swept(c[hard], N[hard]) > enough
-            worst = max(worst, *(into_cone(c[i], N[i], max(worst, enough))[0] for i in np.flatnonzero(hard)), 0.0)
-        worst = max(worst, min(enough, np.linalg.norm(C, axis=1).max(initial=0.0)))
-    return worst
-
-
-def swept(C: Array, N: Array) -> Array:
-    """The bounds of ``into_cone`` for many cones (B, m, p) at a time, by projections on one face after the other."""
-    q, lam = C.copy(), np.zeros(N.shape[:2])
-    for j in [*range(N.shape[1])] * SWEEPS:
-        step = np.maximum(-lam[:, j], -(N[:, j] * q).sum(axis=1))
-        lam[:, j] += step
-        q += step[:, None] * N[:, j]
-    size = np.linalg.norm(C, axis=1) + lam.sum(axis=1)
-    return np.linalg.norm(C + np.einsum("bm,bmp->bp", lam, N), axis=1) + (N.shape[1] + C.shape[1] + 8) * U * size
+    return max((over_cones(C, N.__getitem__, enough) for C in pieces.swapaxes(0, 1)), default=0.0)
 
 
 def all_branches(X: Array, m1: int) -> Any:
@@ -626,12 +601,11 @@ def all_branches(X: Array, m1: int) -> Any:
 
 def by_layers(M: Array, G: Array, proof: Document, widths: list[int], enough: float) -> tuple[float, bool]:
     """The largest value of branches over the cells in the file, or over all cells; and which."""
-    T, written, slack = math.prod(widths), "masks" in proof, 0.0
+    T, written, slack, X = math.prod(widths), "masks" in proof, 0.0, M
     if written:
         masks, signs = bits(proof["masks"]), np.where(bits(proof["signs"]), 1.0, -1.0)
         need(proof["widths"] == widths and masks.size == len(masks) * len(M) * (signs.shape[1] + 1), "other branches")
         cells_of: Any = [(masks.reshape(len(masks), len(M), -1), signs)]
-        X = M
     else:
         need(len(widths) == 1, "the cells of branches of more than three layers must be in the file")
         X, G, slack = reduced(M, G)
@@ -767,15 +741,12 @@ def cone_bounds(X: Array, G: Array, W: Array, K: Array) -> tuple[Array, Array]:
     return bound, np.where((G.shape[1] > 1) & (change.max(axis=(1, 2), keepdims=True) == 0), wide, change)
 
 
-def by_cones(M: Array, G: Array, limit: float, enough: float) -> float:
+def by_cones(X: Array, G: Array, limit: float, enough: float) -> float:
     """No cone of directions has a larger value than ``limit``: halved until that is seen, from the orthants."""
-    X, G, slack = reduced(M, G)
     N, r = X.shape
-    if not N:
-        return 0.0
     need(r <= 6, f"too long: cones in {r} dimensions")
     # heights at generators are sums of N + 3 r + C products, a halving moves a cone by 5 U
-    slack += (6 * math.sqrt(r) * (N + 3 * r + G.shape[1] + 16) + 10 * DEEPEST) * U * total(X, G) * (1 + RTOL)
+    slack = (6 * math.sqrt(r) * (N + 3 * r + G.shape[1] + 16) + 10 * DEEPEST) * U * total(X, G) * (1 + RTOL)
     orthants = np.array(list(product([1.0, -1.0], repeat=r)))[:, :, None] * np.eye(r)
     goal, looked = min(max(limit * (1 + 0.5 * RTOL), enough - slack), limit * (1 + 1e-6)), 0
     for weight in (G, -G) if G.shape[1] == 1 else (G,):
@@ -858,8 +829,8 @@ def by_relaxation(M: Array, G: Array, proof: Document) -> float:
     need(np.array_equal(numbers, np.arange(len(numbers))), "the groups of rows are not numbered")
     X, weight = M[kept][first], np.zeros((len(first), C))
     np.add.at(weight, group[kept], G[kept])
-    slack = total(*merged(M[~kept], G[~kept])) + total(M[kept] - X[group[kept]], G[kept])
-    slack += (N + 2 * p + C + 32) * U * total(M, G)
+    left, load, lost = reduced(M[~kept], G[~kept])
+    slack = total(left, load) + lost + total(M[kept] - X[group[kept]], G[kept]) + (N + 2 * p + C + 32) * U * total(M, G)
     length = np.linalg.norm(X, axis=1) * (1 + (p + 8) * U)
     need((length > 0).all(), "a row of zeros has multipliers")
     if not len(X):
@@ -926,46 +897,79 @@ def on_a_line(X: Array) -> tuple[Array, Array]:
     return c, np.linalg.norm(X - origin - c[:, None] * direction, axis=1) + 8 * U * np.linalg.norm(X, axis=1)
 
 
-def constraint(e: Document, M: Array, G: Array, w: Array, A: Any, away: Array, enough: float) -> tuple[float, str]:
+def by_positive(M: Array, G: Array, w: Array) -> float:
+    """Neurons h = (M u)_+ are not negative, and sum_i w_i h_i^2 <= k^2 = ||diag(sqrt w) M||^2, at most a row sum of the
+    Gram matrix: ||G^T h|| <= k max sqrt(sum_i (+-g_ic)_+^2 / w_i) over columns c and signs, if no row has two entries.
+    """
+    need(np.count_nonzero(G, axis=1).max(initial=0) <= 1, "rows have several outputs")
+    B = np.sqrt(w)[:, None] * M
+    B = B if B.shape[0] <= B.shape[1] else B.T
+    size = np.linalg.norm(B, axis=1)
+    square = float(np.abs(B @ B.T).sum(axis=1).max()) + (B.shape[1] + 8) * 2 * U * float(size.max() * size.sum())
+    sums = max(float((np.maximum(sign * G, 0.0) ** 2 / w[:, None]).sum(axis=0).max()) for sign in (1.0, -1.0))
+    return math.sqrt(square * sums) * (1 + (len(B) + len(G) + 16) * 2 * U)
+
+
+def by_linear(e: Document, X: Array, M: Array, G: Array, w: Array) -> float:
+    """||M^T G||; of filters, the map M^T G as every patch sees it. V sums to zero, if there is an intercept."""
+    M = M - w @ M if e["fit_intercept"] else M
+    B, K = M.T @ G, 1
+    if e["architecture"] == "linear_conv":
+        B, K = patches(B.T.reshape(-1, *X.shape[1:]), e["options"])
+        B = B.reshape(G.shape[1] * K, -1)
+    return norm_of(B) + math.sqrt(K) * (len(M) + 16) * 2 * U * total(M, G)
+
+
+def constraint(
+    e: Document, X: Array, M: Array, G: Array, w: Array, A: Any, away: Array, enough: float
+) -> tuple[float, str]:
     """The bound g that the proof of the file shows, and the restriction of the networks for which it is one."""
     proof, name, o, C = e["proof"], e["architecture"], e["options"], G.shape[1]
     kind, some = proof["kind"], "patterns" if C == 1 else "patterns, separate"
     active = bits(proof["active"]) if kind in ("gates", "sampled") else None
     need(active is None or active.shape[1] == len(M), "the patterns are of another number of rows")
-    if e["bias"] == "free":
-        need(kind == "kinks" and name == "two_layer", "free biases have a proof by kinks")
+    after = name == "batch_norm" and o["position"] == "after"
+    family = "free" if e["bias"] == "free" else "after" if after else name.split("_")[0]
+    need(kind in KINDS.get(family, ORDINARY), f"{UNKNOWN}knows no proof of the kind {kind!r} for {name}")
+    need(family != "free" or name == "two_layer", "free biases are for two layers")
+    if kind == "kinks":
         return by_kinks(M[:, 0], G, away), ""
-    if name == "linear_net":
-        need(kind == "linear", "linear networks have a proof of their own")
-        M = M - w @ M if e["fit_intercept"] else M  # V sums to zero
-        return norm_of(M.T @ G) + (len(M) + 16) * 2 * U * total(M, G), ""
-    if name == "batch_norm" and o["position"] == "after":
-        if kind == "norms":
-            size = math.sqrt(((G**2).sum(axis=1) / w).sum())  # (h^T diag(w) h)^(1/2) <= M[0, -1]
-            return float(M[0, -1] * size * (1 + (len(G) + C + 8) * 4 * U)), ""
-        need(kind in ("normalised", "sampled") and C == 1, f"{UNKNOWN}knows no proof of the kind {kind!r} for {name}")
+    if kind == "linear":
+        return by_linear(e, X, M, G, w), ""
+    if after and kind == "norms":
+        size = math.sqrt(((G**2).sum(axis=1) / w).sum())  # (h^T diag(w) h)^(1/2) <= M[0, -1]
+        return float(M[0, -1] * size * (1 + (len(G) + C + 8) * 4 * U)), ""
+    if after:
+        need(C == 1, "normalisation after the ReLU has one output")
         return by_normalised(M[:, :-1], G[:, 0], w, M[0, -1], active, enough), some if kind == "sampled" else ""
-    if name == "parallel":
-        widths = [o["m1"], o["m2"], *o["deeper"]][:-1]
-        if kind == "norms":
-            return math.sqrt(math.prod(widths)) * by_norms(M, G), ""
-        need(kind == "layers", f"{UNKNOWN}knows no proof of the kind {kind!r} for {name}")
+    widths = [o["m1"], o["m2"], *o["deeper"]][:-1] if name == "parallel" else []
+    if kind == "norms":
+        return math.sqrt(math.prod(widths)) * by_norms(M, G), ""
+    if kind == "layers":
         g, written = by_layers(M, G, proof, widths, enough)
         return g, some if written else ""
     if active is not None:
         need(A is None or A[2] != "flatten" or A[1] == 1, "patterns know no output weights at every position")
         if kind == "sampled":
-            return max(over_patterns(M, g, active, enough) for g in G.T), some
+            return over_patterns(M, G, active, enough), some
         worst = max((float(np.linalg.norm((G * a[:, None]).T @ M)) for a in active), default=0.0)
         return worst + (len(M) + M.shape[1] * C + 16) * U * total(M, G), "gates"
-    if kind == "norms":
-        return by_norms(M, G), ""
-    if kind in ("patterns", "weighted_patterns", "spectral"):
-        return by_patterns(M, G, kind, enough), ""
+    if kind == "positive":
+        need(A is None or (A[2] is None and len(M) == len(w)), "rows are pooled")
+        return by_positive(M, G, w), ""
+    if kind == "relaxation":
+        return by_relaxation(M, G, proof), ""
+    R, H, lost = reduced(M, G)
+    if not len(R):
+        return 0.0, ""
     if kind == "cones":
-        return by_cones(M, G, number(proof["limit"], "limit"), enough), ""
-    need(kind == "relaxation", f"{UNKNOWN}knows no proof of the kind {kind!r}")
-    return by_relaxation(M, G, proof), ""
+        return by_cones(R, H, number(proof["limit"], "limit"), enough - lost) + lost, ""
+    need(C == 1 or kind == "spectral", "patterns bound one output")
+    (N, r), active = R.shape, all_patterns(R)
+    lost += ((r + 1) * PARALLEL + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one
+    if kind == "spectral":
+        return over_spectra(((H * a[:, None]).T @ R for a in active), enough - lost) + lost, ""
+    return over_patterns(R, H, active, enough - lost) + lost, ""
 
 
 # ---- the network -----------------------------------------------------------------------------------------------------
@@ -988,17 +992,25 @@ def branches(network: Document, e: Document, X: Array) -> tuple[Array, float]:
     return H.sum(axis=1), float(np.sqrt(squares.sum(axis=1)).sum())
 
 
-def hidden_layer(network: Document, e: Document, rows: Array, count: Array, which: Any) -> tuple[Array, float]:
+def layer_of(network: Document, kinds: Any, e: Document, rows: Array, count: Array, which: Any) -> tuple[Array, float]:
     """Outputs of a layer on rows, without intercept, and its penalty, if it is one that the claim is about."""
-    kind, d, C, weights = network["kind"], network["n_inputs"], network["n_outputs"], network["weights"]
-    need(rows.shape[1:] == (d,), "the model takes other inputs than the data")
+    kind, weights, gated = network["kind"], network["weights"], e["proof"]["kind"] == "gates"
+    need(kind in kinds and gated == (kind == "gated"), f"the model is of the kind {kind!r}, the claim about another")
 
     def array(name: str, *shape: int) -> Array:
         given = weights.get(name)
         return np.array(np.zeros(np.abs(shape)) if given is None else given, dtype=float).reshape(shape)
 
-    if kind == "gated":
-        need(e["proof"]["kind"] == "gates", "the model has gates, the claim is about none")
+    if kind == "deep":
+        need(network["activation"] == "linear" and network["depth"] == 2, "the model is no linear one of two layers")
+        need(weights.get("whitening") is None, "the model whitens its inputs")
+        first = array("layer_1", network["n_inputs"], -1)
+        second = array("layer_2", first.shape[1], network["n_outputs"])
+        need(not array("bias_1", first.shape[1]).any(), "the model has hidden biases")
+        return rows.reshape(len(rows), -1) @ first @ second, 0.5 * float((first**2).sum() + (second**2).sum())
+    d, C = network["n_inputs"], network["n_outputs"]
+    need(rows.shape[1:] == (d,), "the model takes other inputs than the data")
+    if gated:
         gates, W = array("gate_weights", -1, d), array("linear_weights", -1, d, C)
         offset, b = array("gate_bias", len(W)), array("linear_bias", len(W), C)
         need(e["bias"] or not (b.any() or offset.any()), "the model has biases, the claim is about none")
@@ -1010,7 +1022,6 @@ def hidden_layer(network: Document, e: Document, rows: Array, count: Array, whic
             need(same.all(axis=1).any(), "the model has gates that the proof has not")
         F = sum(((t[:, j, None] >= 0) * (rows @ W[j] + b[j]) for j in range(len(W))), np.zeros((len(rows), C)))
         return F, float(np.sqrt((W**2).sum(axis=(1, 2)) + (b**2).sum(axis=1)).sum())
-    need(e["proof"]["kind"] != "gates", "the claim is about gates, the model has none")
     hidden, alpha = array("hidden_weights", -1, d), array("output_weights", -1, C)
     b = array("hidden_bias", len(hidden))
     t = rows @ hidden.T + b
@@ -1035,39 +1046,31 @@ def hidden_layer(network: Document, e: Document, rows: Array, count: Array, whic
 
 def evaluate(network: Document, e: Document, X: Array, Y: Array, count: Array, A: Any) -> tuple[Array, float]:
     """Outputs and penalty of a network, if it is one of the kind that the claim is about."""
-    kind, name = network["kind"], e["architecture"]
-    if kind == "deep" and name == "linear_net":
-        weights = network["weights"]
-        need(network["activation"] == "linear" and network["depth"] == 2, "the model is no linear one of two layers")
-        need(weights.get("whitening") is None, "the model whitens its inputs")
-        need(weights.get("bias_1") is None or not np.any(weights["bias_1"]), "the model has hidden biases")
-        first, second = np.array(weights["layer_1"], float), np.array(weights["layer_2"], float)
-        intercept, F = weights.get("bias_2"), X @ first @ second
-        penalty = 0.5 * float((first**2).sum() + (second**2).sum())
-    elif kind == name == "convolutional":
-        window, o = network["options"], e["options"]
-        rows, K = patches(X, o)
-        same = not window["circular"] and all(np.array_equal(patches(X, window)[k], (rows, K)[k]) for k in (0, 1))
-        need(same and window["pooling"] == o["pooling"], "the model takes or pools other patches than the claim says")
-        inner = ("batch_norm" if o["batch_norm"] else "two_layer", "gated")
-        need(network["layer"]["kind"] in inner, "the model has another layer than the claim says")
-        F, penalty = hidden_layer(network["layer"], e, rows, np.repeat(count[:: len(count) // len(X)], K), A[0])
-        if o["pooling"] == "flatten":
-            F = np.einsum("nkkc->nc", F.reshape(len(X), K, K, -1))
-        elif o["pooling"] is not None:
-            F = F.reshape(len(X), K, -1).sum(axis=1) / (K if o["pooling"] == "average" else 1)
-        intercept = network["intercept"]
-    elif kind == name == "parallel":
+    name, o, intercept = e["architecture"], e["options"], "intercept"
+    kinds: Any = ("batch_norm",) if name == "batch_norm" or o.get("batch_norm") else ("two_layer", "gated")
+    if name.startswith("linear"):
+        kinds, intercept = ("deep",), "bias_2"
+    holder, which = network.get("weights", network), slice(None) if A is None else A[0]
+    if name == "parallel":
+        need(network["kind"] == name, f"the model is of the kind {network['kind']!r}")
         F, penalty = branches(network, e, X)
-        intercept = network["weights"].get("intercept")
+    elif "kernel_size" in o:
+        window, pooling, intercept = network["options"], o.get("pooling", "flatten"), "intercept"
+        (rows, K), (theirs, L) = patches(X, o), patches(X, window)
+        same = window["circular"] == o.get("circular", False) and K == L and np.array_equal(rows, theirs)
+        need(same and window["pooling"] == pooling, "the model takes or pools other patches than the claim says")
+        F, penalty = layer_of(network["layer"], kinds, e, rows, np.repeat(count[:: len(count) // len(X)], K), which)
+        if pooling == "flatten":
+            F = np.einsum("nkkc->nc", F.reshape(len(X), K, K, -1))
+        elif pooling is not None:
+            F = F.reshape(len(X), K, -1).sum(axis=1) / (K if pooling == "average" else 1)
     else:
-        need(kind == name or (kind == "gated" and name == "two_layer"), f"the model is of the kind {kind!r}")
-        F, penalty = hidden_layer(network, e, X, count, slice(None))
-        intercept = network["weights"].get("intercept")
-    intercept = np.zeros(Y.shape[1]) if intercept is None else np.array(intercept, float)
-    need(F.shape == Y.shape and intercept.shape == Y.shape[1:], "the model has other outputs than the data")
-    need(e["fit_intercept"] or not intercept.any(), "the model has an intercept, the claim is about none")
-    return F + intercept, penalty
+        F, penalty = layer_of(network, kinds, e, X, count, which)
+    given = holder.get(intercept)
+    b = np.zeros(Y.shape[1]) if given is None else np.array(given, float)
+    need(F.shape == Y.shape and b.shape == Y.shape[1:], "the model has other outputs than the data")
+    need(e["fit_intercept"] or not b.any(), "the model has an intercept, the claim is about none")
+    return F + b, penalty
 
 
 # ---- the verdict -----------------------------------------------------------------------------------------------------
@@ -1128,6 +1131,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     G, scale = spread(A, V, len(Mn)), number(e["scale"], "multiple of the dual point")
     rows = np.linalg.norm(Mn, axis=1)
     seen = rows if A is None else rows[A[0]].reshape(len(V), -1).sum(axis=1)  # what a row of V may add to g
+    if name == "linear_conv":  # at all positions
+        seen = seen * math.sqrt(patches(X[:1], o)[1])
     summed = 3 if A is None else 3 + len(G)  # terms of entries of G, and the units of M
     slack = float((moved + summed * U * np.linalg.norm(V, axis=1)) @ seen)
     if restriction or name == "batch_norm" or (name == "convolutional" and o["batch_norm"]):  # white up to rounding
@@ -1137,7 +1142,7 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     reached = number(attained, "value") / unit * (1 - 3 * SHOWN) if attained else most
     # no better g is of use than shows the claims
     goal = min(total(Mn, G), most, reached, strength * (1 - 8 * U) / scale if scale > 0 else most)
-    g, restricted = constraint(e, Mn, G, w, A, away / s, max(goal - slack, 0.0))
+    g, restricted = constraint(e, X, Mn, G, w, A, away / s, max(goal - slack, 0.0))
     g += slack
     scope = ", ".join(filter(None, (restricted, restriction))) or "global"
     need(scope == c["scope"], f"the claim is about the scope {c['scope']!r}, the proof about {scope!r}")
@@ -1172,15 +1177,7 @@ def check(c: Document, X: Any, y: Any, sample_weight: Any = None, model: Documen
             return True, examine(c, X, y, sample_weight, network)
     except Refused as reason:
         return False, str(reason)
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-        np.linalg.LinAlgError,
-    ) as error:
+    except DAMAGED as error:
         return False, f"certificate, model or data are damaged or do not fit: {type(error).__name__}: {error}"
 
 

@@ -1,26 +1,38 @@
-r"""Linear networks of two layers and their dual constraint: :math:`\|X^T V\|_2 \le \beta` (001 sec. 2.2.1)."""
+r"""Linear networks of two layers and their dual constraint: :math:`\|X^T V\|_2 \le \beta` (001 sec. 2.2.1).
+
+Those of filters have a row for each position of them, :math:`\|[X_1^T V, \ldots, X_K^T V]\|_2` (003 eq. 11).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
+import numpy as np
+
+from bidual._util.memory import require_memory
+from bidual._util.patches import Window, check_sizes
 from bidual._util.typing import Array, FloatArray
-from bidual.atoms import Linear
+from bidual.atoms import Linear, LinearFilters
 from bidual.bounds import Bound, Certificate, lower_bound
 from bidual.bounds.evidence import Evidence
 from bidual.bounds.proof import Proof
 from bidual.losses import Squared
-from bidual.networks import DeepNetwork, Network
+from bidual.networks import ConvolutionalNetwork, DeepNetwork, Network
 from bidual.problem import Problem
 from bidual.training.objective import Objective
 from bidual.training.posed import Posed
 from bidual.training.rows import Rows
 
-#: The architecture, as evidence names it.
-LINEAR_NET = "linear_net"
+#: The architectures, as evidence names them.
+LINEAR_NET, LINEAR_CONV = "linear_net", "linear_conv"
 #: Bounds that differ by less, relatively, differ by the order of summation.
 SAME = 1e-10
+#: Longest side of the smaller Gram matrix of a map on patches whose norm is proven again at the end of training.
+LONGEST = 1500
+#: Copies of a map on patches that its norm takes.
+_COPIES = 4
 
 
 @dataclass(frozen=True)
@@ -44,32 +56,130 @@ class LinearSet(Posed):
     def of(cls, objective: Objective, X: FloatArray, Y: FloatArray, sample_weight: Array | None) -> LinearSet:
         """Pose the problem on rows ``X (n, d)`` and targets ``Y (n, C)``."""
         rows = Rows.of(X, Y, sample_weight)
-        atoms = Linear(rows.X, centre=rows.w if objective.fit_intercept else None)
-        problem = Problem(atoms, rows.Y, rows.w, objective.acting_loss, objective.acting_beta, objective.fit_intercept)
-        return cls(rows.X, problem, objective, rows.faint)
+        return cls(rows.X, cls._problem(objective, rows, Linear(rows.X)), objective, rows.faint)
+
+    @staticmethod
+    def _problem(objective: Objective, rows: Rows, atoms: Linear) -> Problem:
+        atoms = replace(atoms, centre=rows.w if objective.fit_intercept else None)
+        return Problem(atoms, rows.Y, rows.w, objective.acting_loss, objective.acting_beta, objective.fit_intercept)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Architecture and options, as evidence names them."""
+        return {"architecture": LINEAR_NET, "options": {"depth": 2}}
 
     def evidence(self, bound: Bound, classes: tuple[Any, ...] | None = None) -> Evidence | None:
         """As evidence names such networks."""
         kept = super().evidence(bound, classes)
-        return None if kept is None else replace(kept, architecture=LINEAR_NET, options={"depth": 2})
+        return None if kept is None else replace(kept, **self.named)
 
     def check_network(self, network: Network, gated: bool) -> None:
         """Raise if the network is not one of those that the problem is about."""
-        if not isinstance(network, DeepNetwork) or network.activation != "linear" or len(network.layers) != 2 or gated:
-            raise TypeError(f"expected a linear network of two layers, got {network!r}")
+        _check_two_layers(network)
+        if not self.objective.fit_intercept and has_bias(network, -1):
+            raise ValueError("the model has an output intercept, the claim is about networks without")
+
+    def proven_by(self, network: Network, lower: float) -> Evidence | None:
+        """The residual of the network as a dual point, if it proves the lower bound."""
+        units, natural = self.units, self.natural
+        residual = natural.Y - (network.evaluate(self.X) - units.shift) / units.outputs
+        fit_intercept = natural.fit_intercept
+        V = natural.loss.dual_point(natural.w[:, None] * residual, natural.Y, natural.w, centred=fit_intercept)
+        bound = lower_bound(natural, V, 0.0, natural.atoms.norm_limit(V), LinearProof())
+        return self.evidence(bound) if bound.value * units.value >= (1.0 - SAME) * lower else None
+
+
+@dataclass(frozen=True)
+class FilterSet(LinearSet):
+    """The distinct tensors, with the problem of linear filters posed on them.
+
+    Attributes
+    ----------
+    window : Window
+        What filters see.
+    """
+
+    window: Window
+
+    @classmethod
+    def with_window(
+        cls, window: Window, objective: Objective, X: FloatArray, Y: FloatArray, sample_weight: Array | None
+    ) -> FilterSet:
+        """Pose the problem on tensors ``X (n, ...)`` and targets ``Y (n, C)``."""
+        K, h = prod(window.grid(X.shape)), window.size(X.shape)
+        require_memory(
+            8 * (_COPIES * K * h * Y.shape[1] + window.padded((len(X), *X.shape[1:]))),
+            f"filters with {h:,} weights at {K:,} positions",
+            "Nobody trains such filters.",
+        )
+        rows = Rows.of(X, Y, sample_weight)
+        atoms = LinearFilters(rows.X.reshape(len(rows.X), -1), window=window, shape=X.shape)
+        return cls(rows.X, cls._problem(objective, rows, atoms), objective, rows.faint, window)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The window."""
+        w = self.window
+        options = {"kernel_size": w.kernel, "stride": w.stride or 1, "padding": w.padding or 0, "circular": w.circular}
+        return {"architecture": LINEAR_CONV, "options": options}
+
+    def check_network(self, network: Network, gated: bool) -> None:
+        """Raise if the network is not one of those that the problem is about."""
+        if not isinstance(network, ConvolutionalNetwork):
+            raise TypeError(f"expected a convolutional network, got {network!r}")
+        if network.window != self.window or network.pooling != "flatten":
+            raise ValueError(f"{network!r} takes or pools its patches in another way than the claim says")
+        _check_two_layers(network.layer)
+        if has_bias(network.layer, -1):
+            raise ValueError("the layer of the model has biases")
+
+
+def window_of(options: dict[str, Any], ndim: int) -> Window:
+    """The window that options of evidence name, for tensors of so many axes; ValueError if there is no such window."""
+    if set(options) != {"kernel_size", "stride", "padding", "circular"} or not isinstance(options["circular"], bool):
+        raise ValueError(f"linear filters have other options than {options}")
+    kernel = options["kernel_size"]
+    size = None if kernel is None else check_sizes("kernel_size", kernel, 1)
+    stride, padding = check_sizes("stride", options["stride"], 1), check_sizes("padding", options["padding"], 0)
+    if options["circular"] and (kernel is None or np.any(np.not_equal(stride, 1)) or np.any(padding)):
+        raise ValueError("circular patches have a kernel_size, stride=1 and padding=0")
+    return Window.of(size, stride, padding, ndim, circular=options["circular"])
+
+
+def _check_two_layers(network: Network) -> None:
+    """Raise unless the network is a linear one of two layers, with no bias but that of its output."""
+    if not isinstance(network, DeepNetwork) or network.activation != "linear" or len(network.layers) != 2:
+        raise TypeError(f"expected a linear network of two layers, got {network!r}")
+    if network.whitening is not None or has_bias(network, 0):
+        raise ValueError("the model whitens its inputs, or has hidden biases")
+
+
+def has_bias(network: Network, layer: int) -> bool:
+    """Whether a layer of a deep network has a bias that is not zero."""
+    assert isinstance(network, DeepNetwork)
+    bias = network.biases[layer]
+    return bias is not None and bool(np.any(bias))
 
 
 def linear_evidence(
     network: DeepNetwork, X: FloatArray, Y: FloatArray, sample_weight: Array | None, fit_intercept: bool,
     certificate: Certificate,
 ) -> Evidence | None:  # fmt: skip
-    """The residual of the network as a dual point, if it proves the bound of the certificate; two layers only."""
+    """What proves the bound of the certificate again; two layers only."""
     if certificate.beta == 0 or len(network.layers) != 2:
         return None
     objective = Objective(Squared(), certificate.beta, bias=False, fit_intercept=fit_intercept)
-    posed = LinearSet.of(objective, X, Y, sample_weight)
-    units, natural = posed.units, posed.natural
-    residual = natural.Y - (network.forward(posed.X) - units.shift) / units.outputs
-    V = natural.loss.dual_point(natural.w[:, None] * residual, natural.Y, natural.w, centred=fit_intercept)
-    bound = lower_bound(natural, V, 0.0, natural.atoms.norm_limit(V), LinearProof())
-    return posed.evidence(bound) if bound.value * units.value >= (1.0 - SAME) * certificate.lower_bound else None
+    return LinearSet.of(objective, X, Y, sample_weight).proven_by(network, certificate.lower_bound)
+
+
+def filter_evidence(
+    network: ConvolutionalNetwork, X: FloatArray, Y: FloatArray, sample_weight: Array | None, fit_intercept: bool,
+    certificate: Certificate,
+) -> Evidence | None:  # fmt: skip
+    """What proves the bound of the certificate again, unless that takes too long (:data:`LONGEST`)."""
+    window = network.window
+    if min(prod(window.grid(X.shape)) * Y.shape[1], window.size(X.shape)) > LONGEST:
+        return None
+    objective = Objective(Squared(), certificate.beta, bias=False, fit_intercept=fit_intercept)
+    posed = FilterSet.with_window(window, objective, X, Y, sample_weight)
+    return posed.proven_by(network, certificate.lower_bound)

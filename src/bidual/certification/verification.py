@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bidual._util.typing import Array
 from bidual.bounds import Certificate, joined_scope
 from bidual.bounds.evidence import Evidence
 from bidual.bounds.stored import GateProof
-from bidual.certification.linear_set import LINEAR_NET, LinearSet
+from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, FilterSet, LinearSet, window_of
 from bidual.models import Model, as_network
 from bidual.networks import GatedNetwork, Network
 from bidual.splines.problem import KinkProof  # noqa: F401  (certificates of splines name its kind)
@@ -81,16 +82,21 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
 
 def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sample_weight: Array | None) -> Posed:
     """The training problem that the certificate is about."""
-    if evidence.architecture == LINEAR_NET:
-        kind: Callable[..., Posed] = LinearSet.of
+    kind: Callable[..., Posed]
+    tensors = False
+    if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
+        tensors = evidence.architecture == LINEAR_CONV
         objective = Objective(evidence.loss, certificate.beta, bias=False, fit_intercept=evidence.fit_intercept)
+        if evidence.bias is not False or not (tensors or evidence.options == {"depth": 2}):
+            raise ValueError("linear networks have two layers, or filters, and no hidden biases")
+        kind = partial(FilterSet.with_window, window_of(evidence.options, np.ndim(X))) if tensors else LinearSet.of
     else:
         kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
     if evidence.bias == "free":
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
         kind = SplineSet.of
-    X = check_array(X, dtype=np.float64, allow_nd=objective.architecture.tensors)
+    X = check_array(X, dtype=np.float64, allow_nd=tensors or objective.architecture.tensors)
     stacked = objective.architecture.stack(X.shape, y)
     Y = encode_known(evidence.loss, y if stacked is None else stacked, evidence.classes, evidence.V.shape[1])
     if evidence.loss.classification:

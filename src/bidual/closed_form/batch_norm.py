@@ -27,7 +27,8 @@ from scipy.optimize import brentq
 from bidual._util.typing import FloatArray
 from bidual.atoms import Neurons, Normalised
 from bidual.bounds import Bound, lower_bound
-from bidual.bounds.proof import FormulaProof
+from bidual.bounds.positive import PositiveProof
+from bidual.bounds.proof import NormProof, Proof
 from bidual.losses import ExactFit, Squared
 from bidual.problem import Problem
 
@@ -98,7 +99,7 @@ def white_features(problem: Problem) -> ClosedForm:
         neurons=Neurons(U if M is problem.atoms.M else U @ problem.atoms.basis.T, heads * (size / k)[:, None], b).take(
             size > 0
         ),
-        bound=_bound(problem, V, k * largest, excess, theorem),
+        bound=_bound(problem, V, k * largest, PositiveProof()),
         theorem=theorem,
     )
 
@@ -128,7 +129,7 @@ def one_neuron(problem: Problem[Normalised]) -> ClosedForm:
     V = problem.loss.dual_point((w * y * dual)[:, None], problem.Y, w, centred=problem.fit_intercept)
     return ClosedForm(
         neurons=Neurons(u[None], (sign * size / k)[:, None], b).take(size > 0),
-        bound=_bound(problem, V, k * float(np.sqrt((V**2 / w[:, None]).sum())), 0.0, "000 Theorem 6.2"),
+        bound=_bound(problem, V, k * float(np.sqrt((V**2 / w[:, None]).sum())), NormProof()),
         theorem="000 Theorem 6.2",
     )
 
@@ -173,7 +174,6 @@ def _best_shift(y: FloatArray, w: FloatArray, tau: float) -> float:
     return float(brentq(slope, low, high, xtol=4 * np.finfo(float).eps * max(abs(low), abs(high), high - low)))
 
 
-def _bound(problem: Problem, V: FloatArray, value: float, excess: float, theorem: str) -> Bound:
-    """The lower bound from V, whose constraint has this value up to the ``excess`` of the Gram matrix and rounding."""
-    rounding = 8 * len(V) * np.finfo(float).eps
-    return lower_bound(problem, V, value, value * np.sqrt(1 + excess) * (1 + rounding), FormulaProof(theorem))
+def _bound(problem: Problem, V: FloatArray, value: float, proof: Proof) -> Bound:
+    """The lower bound from V, whose constraint has this value, up to rounding and features that are nearly white."""
+    return lower_bound(problem, V, value, proof.bound(problem, V), proof)

@@ -175,10 +175,11 @@ class FourierFilters(Filters):
 
 @dataclass(frozen=True)
 class Fit:
-    """A map with its objective and a proven lower bound."""
+    """A map with a proven lower bound, and the map whose residual proves it."""
 
     Z: FloatArray
     intercept: FloatArray
+    proving: tuple[FloatArray, FloatArray]
     lower_bound: float
     oracle: float
     n_iter: int
@@ -238,7 +239,7 @@ def fit_filters(
     Z = np.zeros_like(filters.adjoint(np.zeros((X.shape[1], C))))
     ahead, F, F_ahead = Z, np.zeros_like(Y), np.zeros_like(Y)
     momentum, value = 1.0, 0.5 * float((Y**2).sum())
-    best, oracle = bound(Y)
+    proving, (best, oracle) = Z, bound(Y)
     status: str = Status.MAX_ITER
     k, reported = 0, -np.inf
     with watching(time_limit) as watch:
@@ -260,7 +261,9 @@ def fit_filters(
             still = np.linalg.norm(new - Z) <= 4 * np.finfo(float).eps * np.linalg.norm(new)
             Z, F, value, momentum = new, F_new, new_value, faster
             if k % _EVERY == 0 or still:
-                best, oracle = max((best, oracle), bound(Y - F))
+                found = bound(Y - F)
+                if found > (best, oracle):
+                    proving, (best, oracle) = Z, found
                 if verbose and elapsed - reported > _REPORT:
                     reported, gap = elapsed, relative_gap(value, best)
                     note(f"{elapsed:8.2f} s  {k:6d} steps  objective {value:.8g}  gap {gap:.1e}", closed(gap, tol))
@@ -270,6 +273,11 @@ def fit_filters(
         else:
             status = Status.CONVERGED if value - best <= tol * value else status
     if k % _EVERY and status != Status.CONVERGED:  # the last steps deserve a bound too
-        best, oracle = max((best, oracle), bound(Y - F))
-    intercept = mean_y - mean_x @ filters.coef(Z)
-    return Fit(Z, intercept, best, oracle, k, status)
+        found = bound(Y - F)
+        if found > (best, oracle):
+            proving, (best, oracle) = Z, found
+
+    def intercept(Z: FloatArray) -> FloatArray:
+        return np.asarray(mean_y - mean_x @ filters.coef(Z))
+
+    return Fit(Z, intercept(Z), (proving, intercept(proving)), best, oracle, k, status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -159,6 +160,11 @@ class LinearConvRegressor(Numbers, Certified):
             method=f"multipliers of the {'Fourier' if isinstance(filters, FourierFilters) else 'nuclear norm'} program",
             began=began,
         )
+        from bidual.certification.linear_set import filter_evidence
+
+        proving = filters.network(*found.proving)
+        evidence = filter_evidence(proving, X, Y, sample_weight, bool(self.fit_intercept), self.certificate_)
+        self.certificate_ = replace(self.certificate_, evidence=evidence)
         self._warn_unless(self.tol, found.status, "raise max_iter or time_limit, or centre and scale X")
         return self
 

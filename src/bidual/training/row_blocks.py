@@ -21,8 +21,10 @@ from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import Watch
 from bidual.architectures.two_layer import TwoLayerLift
 from bidual.atoms import GatedNeurons
-from bidual.bounds import Bound, Certificate
+from bidual.bounds import Bound, Certificate, lower_bound
+from bidual.bounds.evidence import Evidence
 from bidual.bounds.proof import UnfinishedProof
+from bidual.bounds.stored import GateProof
 from bidual.networks import GatedNetwork, Network
 from bidual.programs.gated.block import MakeProducts, Setting
 from bidual.programs.gated.products import numpy_products
@@ -33,7 +35,7 @@ from bidual.solvers.blocks.gates import ROWS, quantile_gates
 from bidual.solvers.blocks.problem import LargeProblem, group_norms
 from bidual.solvers.blocks.solve import solve_large
 from bidual.solvers.blocks.trained_gates import TRAINED, trained_gates
-from bidual.solvers.gated.solve import DEFAULT_GATES
+from bidual.solvers.gated.solve import DEFAULT_GATES, gates_of
 from bidual.solvers.run import Log
 from bidual.training.activations import gate_vectors
 from bidual.training.rows import FAINT
@@ -43,6 +45,12 @@ from bidual.training.units import Units
 
 if TYPE_CHECKING:
     from bidual.training.objective import Objective
+
+#: Numbers of the rows, gates and dual points of a proof that a file may hold, and multiplications to find its bound:
+#: beyond, the rows are where they are because they are too many to be held, or looked at once more, here.
+EVIDENCE_SIZE, EVIDENCE_WORK = 10_000_000, 5_000_000_000
+#: Bounds that differ by less, relatively, differ by the order of summation.
+SAME = 5e-10
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ class RowBlocks(Trainable):
                 file,
             )
         how = f"all {len(vectors)} gates"
-        # the dual point is where the rows are: it is not kept
+        # the dual point is where the rows are: it is kept only where it can be found again in memory, below
         bound = Bound(found.bound.value, self.Y[:0], found.bound.attained, found.bound.limit, proof=UnfinishedProof())
         neurons = GatedNeurons(vectors, found.W, found.intercept)
         solution = self.units.restore(
@@ -167,9 +175,27 @@ class RowBlocks(Trainable):
             began=began,
         )
         network = self.lift.recover_gated(solution.neurons)  # type: ignore[arg-type]
+        if not watch.late():
+            certificate = replace(certificate, evidence=self._evidence(network, vectors, certificate))
         return Trained(
             network, certificate, self.objective, solution.history, solution.n_iter, solution.status, vectors
         )
+
+    def _evidence(self, network: GatedNetwork, gates: FloatArray, certificate: Certificate) -> Evidence | None:
+        """The residual of the network as a dual point, with all gates, if that is little work and proves the bound."""
+        (n, d), (P, C) = self.source.shape, (len(gates), self.Y.shape[1])
+        if not isinstance(self.source, LocalSource) or _mapped(self.source.X):
+            return None  # the rows stay where they are
+        if n * (d + P + C) > EVIDENCE_SIZE or n * d * P * C > EVIDENCE_WORK:
+            return None
+        posed = self.objective.pose(np.asarray(self.source.X, dtype=np.float64), self.Y, self.w, activation="gated")
+        units, natural = posed.units, posed.natural
+        F = (network.evaluate(posed.X) - units.shift) / units.outputs
+        slope = -natural.loss.gradient(F, natural.Y, natural.w)
+        V = natural.loss.dual_point(slope, natural.Y, natural.w, centred=natural.fit_intercept)
+        proof = GateProof(gates_of(posed.problem.atoms.M, gates))
+        bound = lower_bound(natural, V, 0.0, proof.bound(natural, V), proof)
+        return posed.evidence(bound) if bound.value * units.value >= (1.0 - SAME) * certificate.lower_bound else None
 
     # ---- gates ---------------------------------------------------------------------------------
 
@@ -265,6 +291,11 @@ class RowBlocks(Trainable):
             "bias": self.objective.bias,
             "fit_intercept": self.objective.fit_intercept,
         }
+
+
+def _mapped(X: Any) -> bool:
+    """Whether the entries of an array are those of a file."""
+    return X is not None and (isinstance(X, np.memmap) or _mapped(getattr(X, "base", None)))
 
 
 def _source(X: Any) -> Source:
