@@ -177,9 +177,8 @@ def row_gap(data: Data, P: int, tol: float, rows: int | None = None, rank: int =
 
 def row_mapped(data: Data, P: int) -> Row:
     """All 784 pixels as bytes from the disk, none of them kept in memory."""
-    import bidual.programs.gated.sources as sources
+    from bidual._util.tuning import tuned
 
-    sources.KEEP_BYTES = 0
     X, y, Xt, yt = data.load("mnist")
     size = float(np.sqrt((np.asarray(X[::10], dtype=np.float64) ** 2).sum(axis=1).mean() + 1.0))
     from bidual import ReLUClassifier
@@ -187,7 +186,8 @@ def row_mapped(data: Data, P: int) -> Row:
     model = ReLUClassifier(
         beta=1e-4 * size, activation="gated", backend="numpy", n_patterns=P, tol=0.3, time_limit=120.0, random_state=0
     )
-    return {"P": P, "rank": 784, "beta": 1e-4} | fitted(model, X, y, np.asarray(Xt), yt)
+    with tuned(kept_bytes=0):
+        return {"P": P, "rank": 784, "beta": 1e-4} | fitted(model, X, y, np.asarray(Xt), yt)
 
 
 def row_mlp(data: Data, width: int) -> Row:

@@ -34,28 +34,28 @@ def spiral(radii: np.ndarray, turns: float) -> tuple[np.ndarray, np.ndarray]:
     return np.vstack([arm, -arm]), np.repeat([1.0, -1.0], len(radii))
 
 
-def weight_decay(X: np.ndarray, y: np.ndarray) -> tuple[Predict, float]:
+def weight_decay(X: np.ndarray, y: np.ndarray, m1: int = M1) -> tuple[Predict, float]:
     """The peer of Fig. 1b on as many cells: what its network computes, and its objective.
 
     Its first layers have Frobenius norm one at most, the others weight decay. The cheapest way to have the weights
     ``z_j = w1_j w2_j`` then costs ``sum_j |z_j|``, where the path regulariser is the root of the sum of squares.
     """
-    rng, M = np.random.default_rng(0), np.column_stack([X, np.ones(N)])
-    directions, signs = rng.standard_normal((CELLS, M1, M.shape[1])), rng.choice([-1.0, 1.0], (CELLS, M1))
-    cells = layered_patterns_of(Tree((M1,)), np.einsum("nd,kmd->nkm", M, directions), signs)
+    rng, M = np.random.default_rng(0), np.column_stack([X, np.ones(len(X))])
+    directions, signs = rng.standard_normal((CELLS, m1, M.shape[1])), rng.choice([-1.0, 1.0], (CELLS, m1))
+    cells = layered_patterns_of(Tree((m1,)), np.einsum("nd,kmd->nkm", M, directions), signs)
     P, d = len(cells), M.shape[1]
-    design = np.einsum("pnt,nd->nptd", cells.gates, M).reshape(N, -1)
+    design = np.einsum("pnt,nd->nptd", cells.gates, M).reshape(len(X), -1)
     cell, _, normals = cells.normals(M)
-    columns = cell[:, None] * M1 * d + np.arange(M1 * d)
-    cones = csr_array((normals.ravel(), columns.ravel(), np.arange(len(cell) + 1) * M1 * d))
-    plus, minus, b = cp.Variable(P * M1 * d), cp.Variable(P * M1 * d), cp.Variable()
-    price = sum(cp.sum(cp.norm(cp.reshape(z, (P * M1, d), order="C"), axis=1)) for z in (plus, minus))
+    columns = cell[:, None] * m1 * d + np.arange(m1 * d)
+    cones = csr_array((normals.ravel(), columns.ravel(), np.arange(len(cell) + 1) * m1 * d))
+    plus, minus, b = cp.Variable(P * m1 * d), cp.Variable(P * m1 * d), cp.Variable()
+    price = sum(cp.sum(cp.norm(cp.reshape(z, (P * m1, d), order="C"), axis=1)) for z in (plus, minus))
     objective = 0.5 * cp.sum_squares(design @ (plus - minus) + b - y) + BETA_PAPER * price
     cp.Problem(cp.Minimize(objective), [cones @ plus >= 0, cones @ minus >= 0]).solve(cp.CLARABEL)
 
     def predict(rows: np.ndarray) -> np.ndarray:
         inputs = np.column_stack([rows, np.ones(len(rows))])
-        branches = (np.maximum(np.einsum("nd,ptd->npt", inputs, z.value.reshape(P, M1, d)), 0.0) for z in (plus, minus))
+        branches = (np.maximum(np.einsum("nd,ptd->npt", inputs, z.value.reshape(P, m1, d)), 0.0) for z in (plus, minus))
         first, second = (np.maximum(np.einsum("npt,pt->np", h, cells.signs), 0.0).sum(axis=1) for h in branches)
         return first - second + b.value
 

@@ -26,6 +26,8 @@ import pytest
 import threadpoolctl
 from hypothesis import settings
 
+from bidual._util.tuning import tuned
+
 threadpoolctl.threadpool_limits(1)  # where a plugin has loaded NumPy already
 
 # The same examples on every run, so that a change lands or not by its own merits; `make fuzz` looks for new ones.
@@ -46,6 +48,7 @@ def _same_random_numbers(request):
 
 
 @pytest.fixture(autouse=True)
-def _short_proofs(monkeypatch):
+def _short_proofs():
     """Where nothing is said about proofs they take the least time that they may, however long the training was."""
-    monkeypatch.setattr("bidual.solvers.proving.SHARE", 0.0)
+    with tuned(proof_share=0.0):
+        yield

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bidual import BatchNorm, BatchNormNetwork, ReLUClassifier, ReLURegressor, beta_max
+from bidual._util.tuning import tuned
 from bidual.arrangements import Patterns
 from bidual.atoms import Normalised
 from bidual.bounds.normalised import polar_distance
 from bidual.closed_form import ConditionError
-from bidual.solvers.normalised import generation
 
 from .helpers import cvxpy_loss, gaussian_problem, lp_patterns, with_ones
 from .test_batch_norm import paper_objective
@@ -127,12 +127,12 @@ def test_several_outputs_are_refused():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_pricing_finds_the_patterns_that_enumeration_knows(bias, monkeypatch):
+def test_pricing_finds_the_patterns_that_enumeration_knows(bias):
     X, y, _ = gaussian_problem(9, n=12)
     options = {"architecture": AFTER, "bias": bias, "random_state": 0}
     exact = ReLURegressor(0.01, method="exact", **options).fit(X, y)
-    monkeypatch.setattr(generation, "PROOF_PATTERNS", 0)
-    priced = ReLURegressor(0.01, **options).fit(X, y)
+    with tuned(normalised_patterns=0):
+        priced = ReLURegressor(0.01, **options).fit(X, y)
     assert priced.objective_ == pytest.approx(exact.objective_, rel=2e-4)
     assert priced.lower_bound_ <= exact.objective_ * (1 + 1e-6)
     assert "local search" in priced.certificate_.likely_method

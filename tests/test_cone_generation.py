@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from bidual import Convolutional, ReLUClassifier, ReLURegressor, sample_patterns
+from bidual._util.tuning import tuned
 from bidual.atoms import Relu
 from bidual.bounds import ConeBounds
 from bidual.bounds.rowwise import RowwiseBounds
@@ -70,8 +71,8 @@ def test_where_generation_stalls_the_cones_are_written_down(monkeypatch):
     rescued = clone(est).fit(X, y)
     assert rescued.objective_ == pytest.approx(written.objective_, rel=1e-6)
     assert rescued.gap_ <= est.tol
-    monkeypatch.setattr(cone_generation, "LARGEST", 0)  # too many to be written down
-    with pytest.warns(ConvergenceWarning, match="no further progress"):
+    too_many = tuned(written_entries=0)
+    with too_many, pytest.warns(ConvergenceWarning, match="no further progress"):
         left = clone(est).fit(X, y)
     assert left.objective_ > written.objective_
 

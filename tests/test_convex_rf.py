@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from bidual import ConvexRF, ReLUClassifier
+from bidual._util.tuning import tuned
 from bidual.estimators.filter_bank import PatchGrid, draw_patches, normalise, zca
 
 ESTIMATORS = [
@@ -81,10 +82,9 @@ def test_features_are_those_of_a_naive_loop(seed, pooling, whiten, stride, cells
     np.testing.assert_allclose(est.transform(X), naive_features(est, X), rtol=1e-4, atol=1e-5)
 
 
-def test_features_are_those_of_torch(monkeypatch):
+@tuned(filters=16, patch_entries=4096)  # several blocks of filters and of images
+def test_features_are_those_of_torch():
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("bidual.estimators.filter_bank._FILTERS", 16)  # several blocks of filters and of images
-    monkeypatch.setattr("bidual.estimators.filter_bank._BLOCK", 4096)
     X = images(1, n=20, shape=(14, 14, 3))
     est = ConvexRF(40, patch_size=5, epsilon=1e-3, cells=2, random_state=0).fit(X)
     x = torch.as_tensor(X).permute(0, 3, 1, 2)
@@ -244,8 +244,8 @@ def test_other_images_than_those_of_fit_are_refused():
         est.transform(X[..., None])
 
 
-def test_progress_is_reported(capsys, monkeypatch):
-    monkeypatch.setattr("bidual.estimators.convex_rf._REPORT", 0.0)
+@tuned(report_seconds=0.0)
+def test_progress_is_reported(capsys):
     ConvexRF(4, patch_size=3, random_state=0, verbose=1).fit_transform(images())
     assert "4 of 4 images" in capsys.readouterr().out
 

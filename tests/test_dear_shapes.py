@@ -7,6 +7,7 @@ import pytest
 
 from bidual import ReLURegressor
 from bidual._util import rounding
+from bidual._util.tuning import tuned
 from bidual.arrangements import patterns
 from bidual.atoms import Relu
 from bidual.training.rows import row_order
@@ -20,47 +21,44 @@ def a_matrix() -> np.ndarray:
     return M
 
 
-def test_rough_axes_are_those_of_the_rows_as_far_as_they_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rough_axes_are_those_of_the_rows_as_far_as_they_are_visible() -> None:
     M = a_matrix()
     s, Vt = patterns.rough_axes(M)
     exact = np.linalg.svd(M)[1]
     assert s == pytest.approx(np.where(exact > 1e-6 * exact[0], exact, 0.0), rel=1e-12)
     assert np.abs(Vt @ Vt.T - np.eye(6)).max() < 1e-12
     assert np.abs(np.linalg.norm(M @ Vt.T, axis=0) - s).max() < 1e-7 * s[0]
-    monkeypatch.setattr(patterns, "BROAD", 5)
-    s, Vt = patterns.rough_axes(M)
+    with tuned(broad_columns=5):
+        s, Vt = patterns.rough_axes(M)
     assert s == pytest.approx(np.sort(np.linalg.norm(M, axis=0))[::-1])
     assert (Vt @ Vt.T == np.eye(6)).all()
 
 
-def test_without_a_factorisation_the_basis_holds_all_columns_that_are_not_zero(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(patterns, "DEAR", 0.0)
+@tuned(dear_factors=0.0)
+def test_without_a_factorisation_the_basis_holds_all_columns_that_are_not_zero() -> None:
     atoms = Relu(a_matrix(), None)
     assert atoms.basis.shape == (6, 5)
     assert (atoms.reduced @ atoms.basis.T == atoms.M).all()
     assert atoms.axes[1].shape == (5, 5)
 
 
-def test_training_without_a_factorisation_ends_at_the_same_objective(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_without_a_factorisation_ends_at_the_same_objective() -> None:
     X = a_matrix()
     y = np.maximum(X @ np.array([1.0, 0.0, -1.0, 0.5, 0.0, 1.0]), 0.0)
     expected = ReLURegressor(0.05, random_state=0, prove=False).fit(X, y)
-    monkeypatch.setattr(patterns, "DEAR", 0.0)
-    found = ReLURegressor(0.05, random_state=0).fit(X, y)
+    with tuned(dear_factors=0.0):
+        found = ReLURegressor(0.05, random_state=0).fit(X, y)
     assert found.objective_ == pytest.approx(expected.objective_, rel=2e-4)
     assert found.lower_bound_ <= expected.objective_
     assert found.likely_gap_ <= 2e-4
 
 
 @pytest.mark.parametrize("long", [0.0, 1e30])
-def test_norms_of_scaled_rows_are_not_below_the_truth(monkeypatch: pytest.MonkeyPatch, long: float) -> None:
-    monkeypatch.setattr(rounding, "LONG", long)
-    monkeypatch.setattr(rounding, "ROWS", 7)
+def test_norms_of_scaled_rows_are_not_below_the_truth(long: float) -> None:
     M = a_matrix()
     d = np.random.default_rng(2).uniform(0.1, 2.0, (40, 1))
-    truth, bound = float(np.linalg.norm(d * M, 2)), rounding.scaled_norm(M, d)
+    with tuned(long_gram=long, gram_rows=7):
+        truth, bound = float(np.linalg.norm(d * M, 2)), rounding.scaled_norm(M, d)
     assert bound >= truth
     assert bound <= (1.0 + 1e-12) * (truth if long else float(np.linalg.norm(d * M)))
 

@@ -26,6 +26,7 @@ from bidual import (
 )
 from bidual._util import watch as _watch
 from bidual._util.memory import require_memory
+from bidual._util.tuning import tuned
 from bidual._util.watch import INTERRUPTED, TIME_LIMIT, Stopped, Watch, checkpoint, current, last_look, watching
 from bidual.cli import main
 
@@ -274,7 +275,7 @@ def test_memory_of_training_on_many_patterns_is_refused_before_it_is_taken(monke
         ReLURegressor(method="exact").fit(X, y)
 
 
-def test_many_directions_are_priced_in_blocks(monkeypatch):
+def test_many_directions_are_priced_in_blocks():
     from bidual.atoms import Normalised
     from bidual.losses import get_loss
     from bidual.solvers.normalised import pricing
@@ -286,8 +287,8 @@ def test_many_directions_are_priced_in_blocks(monkeypatch):
     none = np.zeros((0, problem.atoms.relu_inputs.shape[1]))
     found = []
     for entries in (10**9, 500):
-        monkeypatch.setattr(pricing, "ENTRIES", entries)
-        found.append(pricing.Search(problem, np.random.default_rng(0)).run(V, none, 16, 2))
+        with tuned(priced_entries=entries):
+            found.append(pricing.Search(problem, np.random.default_rng(0)).run(V, none, 16, 2))
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-9)
 
 

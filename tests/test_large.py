@@ -22,6 +22,7 @@ from bidual import (
     quantile_gates,
     solution_path,
 )
+from bidual._util.tuning import tuned
 from bidual.losses import Softmax
 from bidual.solvers import Options
 from bidual.training.objective import Objective
@@ -109,28 +110,22 @@ def _all_gates(est, X):
 # ---- data as they come ------------------------------------------------------------------------------------
 
 
-def test_a_memory_map_is_streamed_and_gives_the_same_network(tmp_path, monkeypatch):
+@tuned(block_rows=200)
+def test_a_memory_map_is_streamed_and_gives_the_same_network(tmp_path):
     X, y = classes(600)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 200)
     kept = ReLUClassifier(beta=1e-2, backend="numpy", **KW).fit(X, y)
-    monkeypatch.setattr("bidual.programs.gated.sources.KEEP_BYTES", 0)
-    read = ReLUClassifier(beta=1e-2, backend="numpy", **KW).fit(mapped, y)
+    with tuned(kept_bytes=0):
+        read = ReLUClassifier(beta=1e-2, backend="numpy", **KW).fit(mapped, y)
     assert read.objective_ == pytest.approx(kept.objective_, rel=1e-3)
     assert read.gap_ <= 1e-3
 
 
+@tuned(kept_bytes=0, block_rows=500, double_rows=500, gate_rows=500, sample_rows=500, sample_terms=100)
+@tuned(block_epochs=1, block_steps=1)
 def test_memory_does_not_grow_with_the_rows_of_a_map(tmp_path, monkeypatch):
     monkeypatch.setattr("bidual.programs.gated.shards.cores", lambda: 1)  # every thread has a block of its own
-    monkeypatch.setattr("bidual.programs.gated.sources.KEEP_BYTES", 0)
-    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 500)
-    monkeypatch.setattr("bidual.solvers.blocks.solve.SAMPLE", 500)
-    monkeypatch.setattr("bidual.solvers.blocks.newton.TERMS", 100)
-    monkeypatch.setattr("bidual.solvers.blocks.solve.EPOCHS", 1)
-    monkeypatch.setattr("bidual.solvers.blocks.solve.STEPS", 1)
-    monkeypatch.setattr("bidual.programs.gated.sources.PIECE", 500)
-    monkeypatch.setattr("bidual.training.row_blocks.ROWS", 500)
     peaks, options = [], Options(tol=1e-3, n_patterns=8, max_iter=1, random_state=0)
     for n in (1500, 4500):
         X = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.float32, shape=(n, 200))
@@ -156,11 +151,11 @@ def test_any_numeric_type(dtype):
     assert est.objective_ == pytest.approx(same.objective_, rel=1e-9)
 
 
+@tuned(row_blocks_from=4 * 130)
 def test_many_rows_are_trained_in_blocks_by_themselves(monkeypatch):
     called = []
     train = RowBlocks.train
     monkeypatch.setattr(RowBlocks, "train", lambda *a, **k: called.append(1) or train(*a, **k))
-    monkeypatch.setattr("bidual.training.routing.MANY", 4 * 130)
     X, y = classes(130)
     ReLUClassifier(beta=1e-1, **KW).fit(X[:129], y[:129])
     assert not called
@@ -168,8 +163,8 @@ def test_many_rows_are_trained_in_blocks_by_themselves(monkeypatch):
     assert called
 
 
+@tuned(block_rows=100)
 def test_the_result_does_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 100)
     X, y = classes()
     found = []
     for count in (1, 4):
@@ -191,11 +186,11 @@ def test_torch_finds_the_same():
 # ---- long fits ------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_fit_goes_on_where_it_was(tmp_path, monkeypatch):
+@tuned(checkpoint_seconds=0.0)
+def test_an_interrupted_fit_goes_on_where_it_was(tmp_path):
     X, y = classes()
     kw = {**KW, "beta": 1e-3, "tol": 1e-4, "backend": "numpy"}
     whole = ReLUClassifier(**kw).fit(X, y)
-    monkeypatch.setattr("bidual.solvers.blocks.checkpoint.INTERVAL", 0.0)
     path = tmp_path / "state.npz"
     with pytest.warns(ConvergenceWarning):
         ReLUClassifier(**kw, checkpoint=path, max_iter=2).fit(X, y)
@@ -205,13 +200,13 @@ def test_an_interrupted_fit_goes_on_where_it_was(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["state.npz"]
 
 
+@tuned(checkpoint_seconds=0.0)
 def test_a_fit_killed_between_two_passes_goes_on(tmp_path, monkeypatch):
     import bidual.solvers.blocks.solve as solve
 
     X, y = classes()
     kw = {**KW, "beta": 1e-3, "backend": "numpy"}
     whole = ReLUClassifier(**kw).fit(X, y)
-    monkeypatch.setattr("bidual.solvers.blocks.checkpoint.INTERVAL", 0.0)
     passes = []
 
     def dies(block, state, turn, n_turns, **common):
@@ -324,8 +319,8 @@ def blocks(monkeypatch):
     """What was trained in blocks, all of which is many rows here."""
     trained, train = [], RowBlocks._trained
     monkeypatch.setattr(RowBlocks, "_trained", lambda self, *a: trained.append(self.objective.beta) or train(self, *a))
-    monkeypatch.setattr("bidual.training.routing.MANY", 1)
-    return trained
+    with tuned(row_blocks_from=1):
+        yield trained
 
 
 def test_a_path_of_many_rows_keeps_its_gates(blocks):
@@ -343,15 +338,15 @@ def test_a_path_of_many_rows_keeps_its_gates(blocks):
     assert path.objectives[-1] == pytest.approx(few.objective_, rel=2e-3)
 
 
-def test_a_gated_network_on_many_rows_is_certified_in_blocks(blocks, monkeypatch):
+def test_a_gated_network_on_many_rows_is_certified_in_blocks(blocks):
     X, y = classes(150)
     est = ReLUClassifier(beta=1e-2, **KW).fit(X, y)
     found = certify(est, X, y, tol=1e-4, time_limit=None, random_state=0)
     assert len(blocks) == 2
     assert found.objective == pytest.approx(est.objective_, rel=1e-12)
     assert found.gap <= est.gap_ + 1e-4
-    monkeypatch.setattr("bidual.training.routing.MANY", 10**9)
-    assert certify(est, X, y, tol=1e-4, time_limit=None).objective == pytest.approx(est.objective_, rel=1e-12)
+    with tuned(row_blocks_from=10**9):
+        assert certify(est, X, y, tol=1e-4, time_limit=None).objective == pytest.approx(est.objective_, rel=1e-12)
     assert len(blocks) == 2
 
 

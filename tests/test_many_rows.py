@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from bidual import ReLUClassifier, ReLURegressor
-from bidual.solvers.engine import many_rows
+from bidual._util.tuning import tuned
 
 from .helpers import gap_may_stay_open
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small():
     """Few rows are many, and networks are narrow."""
-    monkeypatch.setattr(many_rows, "MANY", 600)
-    monkeypatch.setattr(many_rows, "WIDTH", 100)
+    with tuned(batches_from=600, batch_width=100):
+        yield
 
 
 def clusters(n=300, seed=0):
@@ -28,7 +28,7 @@ def clusters(n=300, seed=0):
     return rng.standard_normal((n, 4)) + 1.5 * np.eye(4)[y], y
 
 
-def test_the_objective_is_that_of_the_network_and_near_the_engine_s(small, monkeypatch):
+def test_the_objective_is_that_of_the_network_and_near_the_engine_s(small):
     X, y = clusters()
     kw = {"beta": 0.01, "tol": 2e-2, "random_state": 0, "audit": False}
     with gap_may_stay_open():
@@ -38,8 +38,7 @@ def test_the_objective_is_that_of_the_network_and_near_the_engine_s(small, monke
     assert many.certificate_.scope == "global"
     value = many.network_.objective(X, np.eye(3)[y], beta=0.01, loss="softmax")
     assert many.objective_ == pytest.approx(value, rel=1e-12)
-    monkeypatch.setattr(many_rows, "MANY", 10**9)
-    with gap_may_stay_open():
+    with gap_may_stay_open(), tuned(batches_from=10**9):
         engine = ReLUClassifier(**kw).fit(X, y)
     assert many.objective_ <= 1.02 * engine.objective_
     assert many.lower_bound_ <= engine.objective_

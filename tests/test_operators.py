@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bidual._util.tuning import tuned
 from bidual.losses import Huber, Logistic, Softmax, Squared, SquaredHinge
 from bidual.programs.gated import block as on
 from bidual.programs.gated.block import Block, Setting
@@ -146,8 +147,8 @@ def test_a_block_travels_without_what_it_can_compute_again():
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_every_row_is_in_one_block(monkeypatch, keep):
-    monkeypatch.setattr("bidual.programs.gated.sources.BLOCK_ROWS", 7)
+@tuned(block_rows=7)
+def test_every_row_is_in_one_block(keep):
     rng = np.random.default_rng(5)
     X = np.arange(40.0).reshape(20, 2)
     w = np.full(20, 0.05)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
 from bidual import Certificate, Parallel, ParallelNetwork, ReLUClassifier, ReLURegressor, beta_max, certify, load
+from bidual._util.tuning import tuned
 from bidual.arrangements.enumerate import TooManyPatternsError
 from bidual.atoms.branch_cells import enumerate_layered
 from bidual.bounds.branches import LayeredBounds
 from bidual.bounds.oracle import PatternProof
 from bidual.losses import get_loss
-from bidual.solvers.parallel import generation
 from bidual.solvers.parallel.pricing import search_parallel
 from bidual.training.objective import Objective
 
@@ -166,8 +166,8 @@ def test_too_many_patterns_are_refused_with_advice():
 
 
 @pytest.mark.parametrize("m1", [1, 2])
-def test_adaptive_training_finds_the_exact_optimum(m1, monkeypatch):
-    monkeypatch.setattr(generation, "PROOF_CELLS", 0)
+@tuned(parallel_cells=0)
+def test_adaptive_training_finds_the_exact_optimum(m1):
     X, y, _ = gaussian_problem(4, n=7)
     exact = ReLURegressor(0.02, architecture=Parallel(m1), method="exact", **PAPER).fit(X, y)
     adaptive = ReLURegressor(0.02, architecture=Parallel(m1), random_state=0, **PAPER).fit(X, y)

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import bidual.playground.app as app_module
 from bidual import ReLUClassifier, ReLURegressor, load
+from bidual._util.tuning import tuned
 from bidual.playground import schema, work
 from bidual.playground.app import create_app
 
@@ -32,10 +33,10 @@ def client():
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch):
+def patience():
     """The answers are tested, not how busy this machine is."""
-    monkeypatch.setattr(work, "LIMIT", 120.0)
-    monkeypatch.setattr(work, "PATH_LIMIT", 60.0)
+    with tuned(playground_seconds=120.0, playground_path_seconds=60.0):
+        yield
 
 
 def body(request, *names):
@@ -77,8 +78,8 @@ def test_classes_and_architectures(client, architecture, tmp_path):
         assert answer["certificate"]["objective"] == pytest.approx(truth.objective_, rel=1e-3)
 
 
-def test_three_classes(client, monkeypatch):
-    monkeypatch.setattr(work, "LIMIT", 1.0)  # the form of the answer is tested, not its gap
+@tuned(playground_seconds=1.0)  # the form of the answer is tested, not its gap
+def test_three_classes(client):
     answer = client.post("/api/fit", json={**CLASSES, "points": [*PLANE, [0, 0, 2], [0.2, 0, 2]]}).json()
     assert np.array(answer["shape"]["scores"]).shape == (3, 41, 61)
 
@@ -203,6 +204,7 @@ def test_only_the_files_of_the_page_are_served(client):
     assert client.get("/api/fit").status_code == 405
 
 
+@tuned(playground_waiting=1)
 def test_too_many_at_once_are_sent_away(monkeypatch):
     release, started = threading.Event(), threading.Semaphore(0)
 
@@ -213,7 +215,6 @@ def test_too_many_at_once_are_sent_away(monkeypatch):
 
     made = []
     usual = app_module.Turns
-    monkeypatch.setattr(app_module, "WAITING", 1)
     monkeypatch.setattr(app_module, "Turns", lambda: made.append(usual()) or made[0])
     monkeypatch.setattr(work, "fit", slow)
     with TestClient(create_app(), base_url=HOST) as client:
@@ -258,9 +259,8 @@ def test_the_description_describes_every_route(client):
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
 
-def test_the_api_is_what_its_description_says(monkeypatch):
-    monkeypatch.setattr(work, "LIMIT", 1.0)  # the form of the answers is tested, not their gaps
-    monkeypatch.setattr(work, "PATH_LIMIT", 1.0)
+@tuned(playground_seconds=1.0, playground_path_seconds=1.0)  # the form of the answers is tested, not their gaps
+def test_the_api_is_what_its_description_says():
     from hypothesis import HealthCheck, given, settings
 
     ours = {"host": "localhost"}

@@ -23,6 +23,7 @@ from bidual import (
     certify,
     solution_path,
 )
+from bidual._util.tuning import tuned
 from bidual.bounds import Certificate
 from bidual.models import Model
 from bidual.networks import TwoLayerNetwork, from_onnx
@@ -175,11 +176,8 @@ def test_gates_of_many_rows_take_a_random_state() -> None:
     assert fit(np.random.RandomState(0)).objective_ == pytest.approx(fit(np.random.RandomState(0)).objective_)
 
 
-def test_max_neurons_holds_for_many_rows_of_several_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bidual.solvers.engine import many_rows
-
-    monkeypatch.setattr(many_rows, "MANY", 100)
-    monkeypatch.setattr(many_rows, "EPOCHS", 1)
+@tuned(batches_from=100, batch_epochs=1)
+def test_max_neurons_holds_for_many_rows_of_several_outputs() -> None:
     rows = RNG.normal(size=(100, 4))
     targets = np.maximum(rows @ RNG.normal(size=(4, 3)), 0.0)
     wide, narrow = (

@@ -190,18 +190,16 @@ def test_tuning_goes_past_the_ends_of_its_rates(framework):
     assert tuned((0.1, 1.0, 10.0), run.get)[1] == 1.0  # where one of the runs blows up the step is too long
 
 
-def test_the_peer_of_the_spiral_charges_more_than_the_path_regulariser(framework, monkeypatch):
+def test_the_peer_of_the_spiral_charges_more_than_the_path_regulariser(framework):
     pytest.importorskip("cvxpy")
     import numpy as np
     from reproductions import paper002_fig1
 
     from bidual import Parallel, ReLURegressor
 
-    monkeypatch.setattr(paper002_fig1, "N", 6)
-    monkeypatch.setattr(paper002_fig1, "M1", 2)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
-    predict, objective = paper002_fig1.weight_decay(X, y)
+    predict, objective = paper002_fig1.weight_decay(X, y, m1=2)
     path = ReLURegressor(paper002_fig1.BETA_PAPER / 6, architecture=Parallel(2), method="exact").fit(X, y)
     assert objective >= 6 * path.lower_bound_
     np.testing.assert_allclose(predict(X), y, atol=1e-2)

@@ -96,3 +96,13 @@ def test_no_module_imports_itself_through_others():
 
     for name in sorted(MODULES):
         visit(name, ())
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda path: path.stem)
+def test_tests_set_numbers_by_tuning_alone(path):
+    """A number that is worth setting stands in :class:`bidual._util.tuning.Tuning`; patches are for functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            words = [arg.value for arg in node.args[:2] if isinstance(arg, ast.Constant)]
+            numbers = [word for word in words if str(word).rpartition(".")[2].isupper()]
+            assert not numbers, f"line {node.lineno} patches {numbers}"

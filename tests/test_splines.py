@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bidual
 from bidual import ReLURegressor, SplineClassifier, SplineRegressor
+from bidual._util.tuning import tuned
 from bidual.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -410,7 +411,7 @@ def test_files_without_free_biases_stay_as_they_were():
     assert TwoLayerNetwork([[1.0]], [[2.0]], [3.0], free_bias=True).penalty() == 0.5 * (1 + 4)
 
 
-def test_wide_networks_are_evaluated_along_the_line_or_in_blocks(monkeypatch):
+def test_wide_networks_are_evaluated_along_the_line_or_in_blocks():
     rng = np.random.default_rng(0)
     for d in (1, 3):
         network = TwoLayerNetwork(
@@ -420,9 +421,8 @@ def test_wide_networks_are_evaluated_along_the_line_or_in_blocks(monkeypatch):
         )
         X = rng.standard_normal((40, d))
         plain = network.forward(X)
-        monkeypatch.setattr("bidual.networks.two_layer._BLOCK", 200)
-        np.testing.assert_allclose(network.forward(X), plain, atol=1e-12)
-        monkeypatch.undo()
+        with tuned(activations=200):
+            np.testing.assert_allclose(network.forward(X), plain, atol=1e-12)
 
 
 def test_optimal_networks_are_not_unique():

@@ -146,7 +146,7 @@ def _beta(rng: np.random.Generator, given: Data, **posed: Any) -> float:
     return share * (largest if 0 < largest < np.inf else 1.0)
 
 
-def networks(rng: np.random.Generator, kind: str) -> Found:
+def networks(rng: np.random.Generator, kind: str, prove: float = PROVE) -> Found:
     """Two-layer, normalised, convolutional, parallel and gated networks by several methods and seeds."""
     n, d = int(rng.integers(3, 9)), int(rng.integers(1, 4))
     labels = rng.random() < 0.3
@@ -181,7 +181,7 @@ def networks(rng: np.random.Generator, kind: str) -> Found:
     estimator = ReLUClassifier if classes else ReLURegressor
 
     def fit(seed: int, **options: Any) -> Callable[[], Any]:
-        settings = {"time_limit": LIMIT, "prove": PROVE, "random_state": seed, **posed, **options}
+        settings = {"time_limit": LIMIT, "prove": prove, "random_state": seed, **posed, **options}
         return lambda: estimator(beta, **settings).fit(given.X, given.y, sample_weight=given.weight)
 
     def descent() -> float:
@@ -204,7 +204,7 @@ def networks(rng: np.random.Generator, kind: str) -> Found:
     return found
 
 
-def spikes(rng: np.random.Generator, kind: str) -> Found:
+def spikes(rng: np.random.Generator, kind: str, prove: float = PROVE) -> Found:
     """Targets made by a network of narrow spikes, which has only its penalty to pay."""
     n, d, delta = int(rng.integers(8, 14)), 2, float(2.0 ** -rng.integers(1, 8))
     X = rng.standard_normal((n, d))
@@ -218,12 +218,12 @@ def spikes(rng: np.random.Generator, kind: str) -> Found:
     found = Found(kind, Data(X, y / size, None))
     found.objectives.append(("planted", beta * float(np.linalg.norm(U, axis=1) @ np.abs(alpha)) / size))
     for seed in range(2):
-        options: dict[str, Any] = {"bias": False, "fit_intercept": False, "prove": PROVE, "time_limit": LIMIT}
+        options: dict[str, Any] = {"bias": False, "fit_intercept": False, "prove": prove, "time_limit": LIMIT}
         found.train(f"seed {seed}", lambda s=seed, o=options: ReLURegressor(beta, random_state=s, **o).fit(X, y / size))
     return found
 
 
-def closed(rng: np.random.Generator, kind: str) -> Found:
+def closed(rng: np.random.Generator, kind: str, _prove: float = PROVE) -> Found:
     """Splines, linear networks and deep networks in closed form, each against other settings and descents."""
     n = int(rng.integers(4, 12))
     beta = float(10.0 ** rng.uniform(-6, 0.5))
@@ -266,7 +266,8 @@ def closed(rng: np.random.Generator, kind: str) -> Found:
     return found
 
 
-KINDS: dict[str, Callable[[np.random.Generator, str], Found]] = {
+#: What makes problems of a kind: from random numbers, the name of the kind and the seconds for each proof.
+KINDS: dict[str, Callable[..., Found]] = {
     **dict.fromkeys(
         ("two layers", "batch norm before", "batch norm after", "convolutional", "parallel", "gated"), networks
     ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 
 #: Unit roundoff of double precision.
@@ -19,10 +20,6 @@ UNIT = 2.0**-53
 TINY = float(np.finfo(float).tiny)
 #: Norms of numbers below 1e-154 vanish, as their squares do: more than 10^12 of them together.
 VANISHED = 1e-140
-#: Multiplications of a Gram matrix that take too long for a bound that is had at the last moment (a second).
-LONG = 3e10
-#: Rows of a Gram matrix at a time: their scaled copy stays small.
-ROWS = 4096
 
 
 def gamma(k: float) -> float:
@@ -90,12 +87,13 @@ def scaled_norm(M: FloatArray, d: FloatArray) -> float:
     n, p = M.shape
     if n <= p:
         return spectral_norm(d * M)
-    if n * p**2 > LONG:
+    if n * p**2 > tuning().long_gram:
         square = float(((d[:, 0] * np.linalg.norm(M, axis=1)) ** 2).sum())
         return float(np.sqrt(square)) * (1.0 + gamma(n + p + 8)) + np.sqrt(TINY)
     gram: FloatArray = np.zeros((p, p))
-    for i in range(0, n, ROWS):
-        rows = d[i : i + ROWS] * M[i : i + ROWS]
+    step = tuning().gram_rows
+    for i in range(0, n, step):
+        rows = d[i : i + step] * M[i : i + step]
         gram += rows.T @ rows
     return _norm_of_gram(gram, n)
 

@@ -14,11 +14,10 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual._util.watch import checkpoint
 
-#: Multiplications from which a tall matrix is too dear to factorise (a second); columns from which its Gram matrix is.
-DEAR, BROAD = 4e9, 2048
 #: Rows of a Gram matrix between two looks at the clock.
 _ROWS = 4096
 
@@ -153,7 +152,7 @@ def row_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
 def dear(shape: tuple[int, ...]) -> bool:
     """Whether a factorisation of a matrix of this shape would be a long time in which nothing can be stopped."""
     n, p = shape
-    return n >= p and n * p**2 > DEAR
+    return n >= p and n * p**2 > tuning().dear_factors
 
 
 def rough_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -163,7 +162,7 @@ def rough_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     largest: these are zero here. Of very many columns, each is taken for an axis.
     """
     n, p = X.shape
-    if p > BROAD:
+    if p > tuning().broad_columns:
         norms = np.linalg.norm(X, axis=0)
         order = np.argsort(-norms, kind="stable")
         return norms[order], np.eye(p)[order]

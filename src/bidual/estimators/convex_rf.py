@@ -15,6 +15,7 @@ from bidual._util.checks import check_number, check_seed
 from bidual._util.data import validate_data
 from bidual._util.progress import note
 from bidual._util.ranges import check_range
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array
 from bidual.estimators.filter_bank import FilterBank, PatchGrid, draw_patches, normalise, zca
 from bidual.geometry.extreme_points import extreme_points
@@ -23,8 +24,6 @@ from bidual.geometry.extreme_points import extreme_points
 _WHITENING_PATCHES = 10_000
 #: A patch this close to the hull of the others, relative to the length of the longest one, is inside.
 _INSIDE = 1e-6
-#: Seconds between two lines of progress.
-_REPORT = 5.0
 
 
 class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -193,7 +192,7 @@ class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         began = reported = time.perf_counter()
         for rows, features in self._bank.blocks(X):
             out[rows] = features
-            if self.verbose and (now := time.perf_counter()) - reported > _REPORT:
+            if self.verbose and (now := time.perf_counter()) - reported > tuning().report_seconds:
                 note(f"{rows.stop} of {len(X)} images, {now - began:.0f} s")
                 reported = now
         return out

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, IntArray
 
-#: Entries of the largest block of patches, or of answers of filters to them: about what a cache holds.
-_BLOCK = 1 << 19
-#: Filters that are applied at once.
-_FILTERS = 512
 #: Patches looked at, for each one that is wanted: some are constant, some equal.
 _SURPLUS = 4
 
@@ -67,7 +64,7 @@ class PatchGrid:
 
     def pieces(self) -> Iterator[tuple[int, IntArray]]:
         """Every cell with the corners of its patches, those of a large cell in several pieces."""
-        longest = max(1, _BLOCK // max(len(self.inside), _FILTERS))
+        longest = max(1, tuning().patch_entries // max(len(self.inside), tuning().filters))
         for cell, (first, last) in enumerate(zip(self.bounds[:-1], self.bounds[1:], strict=True)):
             for start in range(first, last, longest):
                 yield cell, self.corners[start : min(start + longest, last)]
@@ -134,9 +131,10 @@ class FilterBank:
     def blocks(self, X: Array) -> Iterator[tuple[slice, Array]]:
         """Pooled answers ``(rows, n_cells * n_filters)`` of images (rows of X), a few of them at a time."""
         q, n_filters = self.kernels.shape
-        kernels = [np.ascontiguousarray(self.kernels[:, f : f + _FILTERS]) for f in range(0, n_filters, _FILTERS)]
+        most, at_once = tuning().patch_entries, tuning().filters
+        kernels = [np.ascontiguousarray(self.kernels[:, f : f + at_once]) for f in range(0, n_filters, at_once)]
         pieces = list(self.grid.pieces())
-        step = max(1, _BLOCK // (max(len(corners) for _, corners in pieces) * max(q, kernels[0].shape[1])))
+        step = max(1, most // (max(len(corners) for _, corners in pieces) * max(q, kernels[0].shape[1])))
         for start in range(0, len(X), step):
             rows = slice(start, min(start + step, len(X)))
             images = ((X[rows] - self.offset) / self.scale).astype(np.float32)

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.networks.base import Network, far_from_zero, moved_bias
 
 if TYPE_CHECKING:
     import torch
-
-#: Activations that are held at once.
-_BLOCK = 2**22
 
 
 def _finite(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
@@ -92,11 +90,12 @@ class TwoLayerNetwork(Network):
         return np.maximum(X @ self.hidden_weights.T + self.bias_vector, 0.0)
 
     def forward(self, X: FloatArray) -> FloatArray:
-        if len(X) * self.n_neurons <= _BLOCK:
+        most = tuning().activations
+        if len(X) * self.n_neurons <= most:
             return self.hidden(X) @ self.output_weights + self.intercept
         if self.n_inputs == 1:
             return self._along_the_line(X[:, 0])
-        rows = max(1, _BLOCK // self.n_neurons)
+        rows = max(1, most // self.n_neurons)
         blocks = [self.hidden(X[i : i + rows]) @ self.output_weights for i in range(0, len(X), rows)]
         return np.concatenate(blocks) + self.intercept
 

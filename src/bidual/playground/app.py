@@ -27,11 +27,12 @@ except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError("the playground needs Starlette and uvicorn: pip install 'bidual[playground]'") from error
 
 import bidual
+from bidual._util.tuning import tuning
 from bidual.playground import schema, work
 from bidual.playground.openapi import description
 
-#: Solves at a time, and requests that may wait for their turn.
-SOLVES, WAITING = 2, 12
+#: Solves at a time.
+SOLVES = 2
 #: Seconds for a body to arrive.
 PATIENCE = 10.0
 #: The files of the page: their content and type, read once.
@@ -55,7 +56,7 @@ class Turns:
         self.inside = 0
 
     async def __aenter__(self) -> None:
-        if self.inside >= SOLVES + WAITING:
+        if self.inside >= SOLVES + tuning().playground_waiting:
             raise HTTPException(429, "too many requests at once: try again", {"Retry-After": "1"})
         if self.limiter is None:  # belongs to the running event loop
             self.limiter = anyio.Semaphore(SOLVES)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual.models import Model, Target, Training
 from bidual.networks import FORMAT_VERSION, Network
@@ -19,8 +20,6 @@ from bidual.training.paths import beta_grid, trace
 from bidual.training.routing import pose_data
 from bidual.training.train import Trained, TrainingSet
 
-#: Seconds for one training, and for each of a path.
-LIMIT, PATH_LIMIT = 5.0, 1.0
 #: Gates of a gated network.
 _GATES = 60
 #: Points of the grid in x, and in x and y of the plane: for the optimum, and for the many frames of a descent.
@@ -75,7 +74,7 @@ class Question:
 def fit(request: dict[str, Any]) -> dict[str, Any]:
     """The global optimum, its picture, its certificate, and the model to take home."""
     question, beta = Question.of(request), float(request["beta"])
-    trained = question.train(beta, LIMIT)
+    trained = question.train(beta, tuning().playground_seconds)
     c = trained.certificate
     model = question.model(trained).to_dict()
     return {
@@ -100,10 +99,11 @@ def path(request: dict[str, Any]) -> dict[str, Any]:
     """Optimal networks for a sequence of betas, each with its picture."""
     question = Question.of(request)
     betas = beta_grid(question.data, None, request["n_betas"], 1e-3, Options(random_state=0))
+    seconds = tuning().playground_path_seconds
     if question.activation == "gated":
-        points = [question.train(beta, PATH_LIMIT, tol=1e-2) for beta in betas]
+        points = [question.train(beta, seconds, tol=1e-2) for beta in betas]
     else:
-        options = Options(tol=1e-2, time_limit=PATH_LIMIT, random_state=0, audit=False, prove=False)
+        options = Options(tol=1e-2, time_limit=seconds, random_state=0, audit=False, prove=False)
         points = list(trace(question.data, betas, "adaptive", options))
     return {
         "betas": betas.tolist(),

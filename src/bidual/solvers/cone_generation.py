@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bidual._util.memory import require_memory
+from bidual._util.tuning import tuning
 from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.atoms import Neurons
@@ -27,9 +28,9 @@ from bidual.programs.corrective import fit_intercept
 from bidual.programs.smoothing import first_epsilon, sharper, smoothed
 from bidual.solvers.run import Run, Status
 
-#: Entries of all cone constraints beyond which they are not written down, and beyond which this is the faster way (by
-#: a factor of 100 at half a million, unless beta is tiny) to all but tiny gaps.
-LARGEST, WORTHWHILE = 1_000_000, 250_000
+#: Entries of all cone constraints beyond which this is the faster way (by a factor of 100 at half a million, unless
+#: beta is tiny) to all but tiny gaps.
+WORTHWHILE = 250_000
 #: The smallest of such gaps.
 _SMALL = 1e-5
 #: Rounds without progress after which it ends (beta is tiny), and the share of the gap that is left without it.
@@ -49,7 +50,7 @@ def suits(problem: Problem, patterns: Patterns, tol: float) -> bool:
     ):
         return False
     written = patterns.complete or patterns.cone_rows is not None  # the facets are known, or all that is proven needed
-    return not written and entries(problem, patterns) > (WORTHWHILE if tol >= _SMALL else LARGEST)
+    return not written and entries(problem, patterns) > (WORTHWHILE if tol >= _SMALL else tuning().written_entries)
 
 
 def entries(problem: Problem, patterns: Patterns) -> int:

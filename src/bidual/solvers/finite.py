@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray, IntArray
 from bidual._util.watch import Stopped, checkpoint, current, watching
 from bidual.arrangements import Patterns
@@ -114,7 +115,7 @@ def _minimise(run: Run, patterns: Cells) -> None:
     problem = run.problem
     if isinstance(patterns, Patterns) and cone_generation.suits(problem, patterns, run.options.tol):
         cone_generation.generate(run, patterns)
-        writable = cone_generation.entries(problem, patterns) <= cone_generation.LARGEST
+        writable = cone_generation.entries(problem, patterns) <= tuning().written_entries
         if run.status != Status.STALLED or not writable:
             run.adopt(reduce_neurons(problem, run.neurons, merging=False))
             run.bound = _proven(RowwiseBounds(problem, patterns), run.bound)

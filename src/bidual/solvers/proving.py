@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, current, watching
 from bidual.atoms import Neurons
@@ -23,8 +24,8 @@ from bidual.solvers.blending import Blend
 NORMS = "norms of rows"
 #: Directions of neurons that an oracle starts from, at most.
 _INCUMBENTS = 50
-#: Seconds that prove="auto" takes at least; and at most, as a multiple of the seconds of training.
-LEAST, SHARE = 1.0, 1.0
+#: Seconds that prove="auto" takes at least.
+LEAST = 1.0
 #: Share of that after which a search comes to its end by itself; what goes on after all of it is abandoned.
 SEARCH = 0.8
 #: Multiplications of a second, on a slow machine.
@@ -35,7 +36,7 @@ def seconds_for(prove: float | str | bool, training: float, left: float) -> floa
     """Seconds for a proof: as ``prove`` says, at most ``left``; zero for none."""
     if prove is False:
         return 0.0
-    wanted = max(LEAST, SHARE * training) if prove == "auto" else float(prove)
+    wanted = max(LEAST, tuning().proof_share * training) if prove == "auto" else float(prove)
     return max(0.0, min(wanted, left))
 
 

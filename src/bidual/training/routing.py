@@ -10,6 +10,7 @@ import numpy as np
 
 from bidual._util.checks import check_flag
 from bidual._util.data import check_weights, check_X_y
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, get_architecture
 from bidual.losses import Loss, get_loss
@@ -17,8 +18,6 @@ from bidual.training.objective import Objective
 from bidual.training.targets import check_data, encode_labels, in_place, is_dask
 from bidual.training.train import Trainable
 
-#: Targets (rows times outputs) from which training is done in blocks.
-MANY = 10_000
 #: Backends by name; "auto" is numpy.
 BACKENDS = ("auto", "numpy", "torch")
 
@@ -59,8 +58,8 @@ def pose(
 ) -> Trainable:
     """Pose a training problem on rows and encoded targets ``Y (n, C)``, by the road for data of their size.
 
-    Gated networks of two layers are trained in blocks of rows from :data:`MANY` targets on, if the rows are a dask
-    array, if the backend asks for it, and if their gates are to be trained, too; all else in memory.
+    Gated networks of two layers are trained in blocks of rows from ``tuning().row_blocks_from`` targets on, if the rows
+    are a dask array, if the backend asks for it, and if their gates are to be trained, too; all else in memory.
     """
     backend = Backend() if backend is None else backend
     asked, possible = backend.asked or trained_gates, in_place(objective.architecture, activation)
@@ -68,7 +67,7 @@ def pose(
         raise ValueError(
             f"backend, checkpoint and gates='trained' are for architecture='two_layer', not {objective.architecture!r}"
         )
-    if not (possible and (asked or is_dask(X) or Y.size >= MANY)):
+    if not (possible and (asked or is_dask(X) or Y.size >= tuning().row_blocks_from)):
         return objective.pose(np.asarray(X, dtype=np.float64), Y, sample_weight, activation=activation, method=method)
     from bidual.training.row_blocks import RowBlocks  # numba takes a moment to load: only when it is needed
 

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from bidual._util.data import normalise_weights
 from bidual._util.ranges import check_range, check_size
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import Watch
 from bidual.architectures.two_layer import TwoLayerLift
@@ -31,7 +32,7 @@ from bidual.programs.gated.products import numpy_products
 from bidual.programs.gated.sources import LocalSource, Source
 from bidual.solvers import Options, Solution, Solver
 from bidual.solvers.blocks.checkpoint import Checkpoint
-from bidual.solvers.blocks.gates import ROWS, quantile_gates
+from bidual.solvers.blocks.gates import quantile_gates
 from bidual.solvers.blocks.problem import LargeProblem, group_norms
 from bidual.solvers.blocks.solve import solve_large
 from bidual.solvers.blocks.trained_gates import TRAINED, trained_gates
@@ -213,7 +214,8 @@ class RowBlocks(Trainable):
             return old
         if not trained:
             rng = check_random_state(options.random_state)
-            new = quantile_gates(self.source.some_rows(ROWS), missing, rng, bool(self.objective.bias))
+            rows = self.source.some_rows(tuning().gate_rows)
+            new = quantile_gates(rows, missing, rng, bool(self.objective.bias))
             return np.concatenate([old, new])
         with self._posed(np.zeros((0, self._n_features))) as problem:
             new = trained_gates(

@@ -6,18 +6,13 @@ from typing import Protocol
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.programs.gated.block import Block, Setting
 from bidual.programs.gated.shards import LocalShards, Shards
 
-#: Rows of a block.
-BLOCK_ROWS = 16_384
 #: Bytes of a block in single precision, where rows are very long.
 BLOCK_BYTES = 2**27
-#: Rows that are looked at together in double precision.
-PIECE = 4096
-#: Bytes of all rows in single precision up to which they are kept; beyond, they are read again in every pass.
-KEEP_BYTES = 2**30
 
 
 class Source(Protocol):
@@ -49,13 +44,13 @@ class LocalSource:
     def __init__(self, X: Array) -> None:
         self.X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self.keep = self.shape[0] * (self.shape[1] + 1) * 4 <= KEEP_BYTES
+        self.keep = self.shape[0] * (self.shape[1] + 1) * 4 <= tuning().kept_bytes
 
     def mean_square(self) -> float:
         """Mean squared norm of the rows."""
-        total = 0.0
-        for i in range(0, len(self.X), PIECE):
-            rows = np.asarray(self.X[i : i + PIECE], dtype=np.float64)
+        total, step = 0.0, tuning().double_rows
+        for i in range(0, len(self.X), step):
+            rows = np.asarray(self.X[i : i + step], dtype=np.float64)
             total += float(np.vdot(rows, rows))
         return total / max(len(self.X), 1)
 
@@ -66,7 +61,7 @@ class LocalSource:
     def shards(self, Y: FloatArray, w: FloatArray, setting: Setting) -> LocalShards:
         """Blocks of every k-th row if they are kept (data are often sorted), of consecutive ones if they are read."""
         n = len(self.X)
-        size = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * setting.gates.shape[1])))
+        size = max(1, min(tuning().block_rows, BLOCK_BYTES // (4 * setting.gates.shape[1])))
         k = -(-n // size)
         edges = np.linspace(0, n, k + 1).astype(int)
         parts = [slice(i, None, k) if setting.keep else slice(edges[i], edges[i + 1]) for i in range(k)]

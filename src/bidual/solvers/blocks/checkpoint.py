@@ -14,10 +14,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bidual._util.files import write_atomically
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array
-
-#: Seconds between two checkpoints.
-INTERVAL = 30.0
 
 
 class Checkpoint:
@@ -75,7 +73,7 @@ class Checkpoint:
 
     def offer(self, state: Callable[[], dict[str, Any]], force: bool = False) -> None:
         """Write the state if the last time was long ago."""
-        if self.path is None or not (force or time.perf_counter() - self._last > INTERVAL):
+        if self.path is None or not (force or time.perf_counter() - self._last > tuning().checkpoint_seconds):
             return
         everything = {**self._kept, **state()}
         arrays = {k: v for k, v in everything.items() if isinstance(v, np.ndarray)}

@@ -7,8 +7,6 @@ from sklearn.utils import check_random_state
 
 from bidual._util.typing import Array, FloatArray
 
-#: Rows that decide where gates are placed.
-ROWS = 4096
 #: Shares of rows between which a gate is open.
 RANGE = (0.1, 0.9)
 

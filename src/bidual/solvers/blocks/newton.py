@@ -21,14 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg as sl
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.programs.gated.block import MakeProducts
 from bidual.programs.gated.products import MatrixProducts
 
 #: Conjugate gradient iterations, and their relative accuracy.
 MAX_CG, CG_TOL = 40, 0.1
-#: Rank-one terms of the preconditioner.
-TERMS = 2500
 #: What is added to a Gram matrix, relative to its diagonal, until it has a factor in single precision.
 LIFTS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
 #: Ridge of a free intercept in the preconditioner, relative to its mean curvature: it has none of its own.
@@ -84,7 +83,7 @@ class Preconditioner:
     """
 
     def __init__(self, sample: Sample, ridge: FloatArray, free: float, rng: np.random.Generator) -> None:
-        rows, self.E, weights = sample.terms(TERMS, rng)
+        rows, self.E, weights = sample.terms(tuning().sample_terms, rng)
         self.ridge = ridge.astype(np.float32)[:, None, None]
         self.free = free
         self.root = np.sqrt(weights)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import checkpoint
 from bidual.bounds import relative_gap
@@ -34,12 +35,10 @@ from bidual.solvers.run import Log, Status
 TARGET = 0.7
 #: Shares of the time limit for the first phase and for both; the rest is for the certificate.
 BATCHES_SHARE, SHARE = 0.4, 0.9
-#: Passes over the rows in the first phase: at least, and at most where rows are few; steps aimed at.
-EPOCHS, MOST_EPOCHS, STEPS = 8, 40, 1000
+#: Passes over the rows in the first phase at most, where rows are few.
+MOST_EPOCHS = 40
 #: Rate of the first phase for 100 gates; that of P gates (at least 25) is times (100 / P)^(3/4).
 RATE, RATE_GATES, LEAST_GATES, RATE_POWER = 0.01, 100.0, 25, 0.75
-#: Rows of a sample in the beginning.
-SAMPLE = 12_000
 #: Entries of the curvatures of a sample.
 CURVATURES = 2**25
 #: First Levenberg damping in units of beta / (a typical norm), and its changes after good and bad steps.
@@ -95,7 +94,7 @@ class _Run(Log):
         self.problem, self.file = problem, file
         self.status = Status.CONVERGED
         self.n_epochs = 0
-        self.damping, self.radial, self.rows = DAMPING, RADIAL, float(SAMPLE)
+        self.damping, self.radial, self.rows = DAMPING, RADIAL, float(tuning().sample_rows)
         self.lower = -np.inf
         self.dtype: type = np.float32
         self.stalled = 0
@@ -129,7 +128,8 @@ class _Run(Log):
         """The first phase."""
         problem, shards = self.problem, self.problem.shards
         P = problem.shape[0]
-        n_epochs = int(np.clip(np.ceil(STEPS * BATCH / problem.n_rows), EPOCHS, MOST_EPOCHS))
+        steps, epochs = tuning().block_steps, tuning().block_epochs
+        n_epochs = int(np.clip(np.ceil(steps * BATCH / problem.n_rows), epochs, MOST_EPOCHS))
         rate = RATE * (RATE_GATES / max(P, LEAST_GATES)) ** RATE_POWER
         state = first_state(self.point.W, self.point.intercept)
         if stored is not None and "mean" in stored:

@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import checkpoint, current
 from bidual.atoms import Neurons, Relu
@@ -27,12 +28,10 @@ from bidual.solvers.engine.pricing import Candidates, Pricer
 from bidual.solvers.generation import Generation
 from bidual.solvers.run import Status
 
-#: Entries of the targets from which this is the better way.
-MANY = 100_000
-#: Rows of a batch, passes over the rows, and first rate.
-BATCH, EPOCHS, RATE = 256, 30, 3e-3
-#: Rows for each neuron of the start, and its least and largest width.
-EACH, LEAST, WIDTH = 50, 100, 1000
+#: Rows of a batch, and first rate.
+BATCH, RATE = 256, 3e-3
+#: Rows for each neuron of the start, and its least width.
+EACH, LEAST = 50, 100
 #: Quasi-Newton steps of a round, and the gain of ten at which they end.
 STEPS, GAIN = 300, 1e-4
 #: Shares of the time limit by which batches end, and moves: without a bound the network is worth little to a user.
@@ -48,7 +47,8 @@ LITTLE = 0.01
 
 def suits(problem: Problem) -> bool:
     """Whether the problem is for this module."""
-    return type(problem.atoms) is Relu and problem.atoms.A is None and problem.n_outputs > 1 and problem.Y.size >= MANY
+    plain = type(problem.atoms) is Relu and problem.atoms.A is None
+    return plain and problem.n_outputs > 1 and problem.Y.size >= tuning().batches_from
 
 
 def run_many_rows(problem: Problem, options: Options) -> Solution:
@@ -84,12 +84,12 @@ class _ManyRows(Generation):
             return False
         r, C = p.atoms.reduced.shape[1], p.n_outputs
         unit, scale = float(np.sqrt((p.atoms.reduced**2).mean())), output_scale(p)
-        width = int(np.clip(len(p.Y) // EACH, LEAST, WIDTH))
+        width = int(np.clip(len(p.Y) // EACH, LEAST, tuning().batch_width))
         U = self.rng.standard_normal((width, r)) * np.sqrt(2.0 / r) / unit
         alpha = self.rng.standard_normal((width, C)) * np.sqrt(1.0 / width) * scale
         self.pairs = PairGradient(p, p.loss, Neurons(U, alpha, self.neurons.intercept))
         with self.going(BATCHING):
-            adam_on_batches(self.pairs, EPOCHS, RATE, self.rng)
+            adam_on_batches(self.pairs, tuning().batch_epochs, RATE, self.rng)
         return False
 
     def round(self) -> None:

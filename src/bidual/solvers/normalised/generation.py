@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint, watching
 from bidual.arrangements import few_patterns
@@ -26,8 +27,6 @@ from bidual.solvers.normalised.descent import descend
 from bidual.solvers.normalised.pricing import AUDIT, ROUND, Search
 from bidual.solvers.run import Run, Status
 
-#: Up to this many activation patterns are enumerated: no need to search for them.
-PROOF_PATTERNS = 5_000
 #: Directions that may enter in one round, and the number of rounds without use after which they leave.
 BATCH, REST = 24, 5
 #: Neurons to begin with, and iterations of the descent from them.
@@ -60,7 +59,7 @@ def _unlimited(problem: Problem[Normalised], options: Options) -> Solution:
         return solve_closed_form(problem, options)
     began = time.perf_counter()
     with watching(options.time_limit):
-        every = few_patterns(problem.atoms.relu_inputs, PROOF_PATTERNS)
+        every = few_patterns(problem.atoms.relu_inputs, tuning().normalised_patterns)
     if every is not None:
         return solve_finite(problem, every, options, began)
     run = _Directions(problem, options, began)

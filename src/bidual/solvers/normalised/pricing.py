@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
 from bidual.arrangements import Patterns, patterns_of
@@ -23,8 +24,6 @@ from bidual.solvers.run import generator
 ROUND, AUDIT = (64, 8), (512, 64)
 #: Moves of a polish from cone to cone, and cones it looks at around each direction.
 HOPS, NEIGHBOURS = 20, 8
-#: Entries of the largest array: directions are looked at so many at a time that their activations fill no more.
-ENTRIES = 4_000_000
 #: Steps of the ascent, and their lengths.
 STEPS, LENGTHS = 20, (1.0, 0.5, 0.2, 0.05, 0.01)
 #: Relative gains below which an ascent and a polish end: rounding.
@@ -50,7 +49,7 @@ class Search:
 
     def _pieces(self, count: int, each: int) -> Iterator[slice]:
         """So many directions, a few at a time, when every one of them takes ``each`` entries."""
-        size = max(1, ENTRIES // max(1, each))
+        size = max(1, tuning().priced_entries // max(1, each))
         for start in range(0, count, size):
             checkpoint()
             yield slice(start, start + size)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import current, watching
 from bidual.atoms import Branches, Neurons, SubNetworks
@@ -27,8 +28,6 @@ from bidual.solvers.parallel.descent import descend
 from bidual.solvers.parallel.pricing import AUDIT, CAREFUL, ROUND, Effort, Search, distinct, found_again, unit_cost
 from bidual.solvers.run import Status
 
-#: Up to this many cells are enumerated: no need to search for them.
-PROOF_CELLS = 3_000
 #: Branches that may enter in one round, and the number of rounds without use after which they leave.
 BATCH, REST = 16, 4
 #: Branches to begin with, steps of a descent, and the relative decrease at which it stops: this share of the gap,
@@ -69,7 +68,7 @@ def solve_parallel(problem: Problem[Branches], options: Options) -> Solution:
     # of few branches the convex programs know nothing
     small = problem.n_outputs == 1 and options.max_neurons is None
     with watching(options.time_limit):
-        every = problem.atoms.few_cells(PROOF_CELLS) if small else None
+        every = problem.atoms.few_cells(tuning().parallel_cells) if small else None
     if every is not None:
         return solve_finite(problem, every, options, began)
     # rows in few coordinates: the norm of the leaves is the same there
