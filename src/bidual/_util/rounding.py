@@ -10,6 +10,8 @@ natural units (:mod:`bidual.training.units`): what underflow hides from them is 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.blas import dsymv
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
@@ -20,6 +22,8 @@ UNIT = 2.0**-53
 TINY = float(np.finfo(float).tiny)
 #: Norms of numbers below 1e-154 vanish, as their squares do: more than 10^12 of them together.
 VANISHED = 1e-140
+#: Size from which not all eigenvalues are computed for the largest one, and its relative accuracy then.
+LARGE, CLOSE = 500, 1e-7
 
 
 def gamma(k: float) -> float:
@@ -51,7 +55,7 @@ def largest_eigenvalue(S: FloatArray) -> float:
         return np.inf
     diagonal = np.arange(n)
     try:
-        guess = float(np.linalg.eigvalsh(S)[..., -1].max())
+        guess = _guess(S)
         step = 4 * gamma(n + 4) * float(np.abs(S[..., diagonal, diagonal]).sum(axis=-1).max()) + TINY
         for t in guess + step * np.array([1.0, 10.0, 100.0]):
             A = -S
@@ -65,6 +69,18 @@ def largest_eigenvalue(S: FloatArray) -> float:
         pass
     lower = np.tril(S)
     return float(np.sqrt(2.0 * (lower**2).sum(axis=(-2, -1)).max())) * (1.0 + gamma(n * n + 2)) + TINY
+
+
+def _guess(S: FloatArray) -> float:
+    """About the largest eigenvalue, and hardly less: of a large matrix by Lanczos' method, in a tenth of the time."""
+    if S.ndim == 2 and len(S) > LARGE:
+        product = LinearOperator(S.shape, matvec=lambda v: dsymv(1.0, S.T, v, lower=0), dtype=np.float64)
+        try:
+            values = eigsh(product, 1, which="LA", v0=np.ones(len(S)), tol=CLOSE, return_eigenvectors=False)
+            return float(values[0]) + CLOSE * abs(float(values[0]))
+        except ArpackError:
+            pass
+    return float(np.linalg.eigvalsh(S)[..., -1].max())
 
 
 def spectral_norm(B: FloatArray) -> float:
@@ -85,11 +101,11 @@ def scaled_norm(M: FloatArray, d: FloatArray) -> float:
     As :func:`spectral_norm`, some rows at a time; by Frobenius' norm where the Gram matrix would take too long.
     """
     n, p = M.shape
-    if n <= p:
-        return spectral_norm(d * M)
-    if n * p**2 > tuning().long_gram:
+    if max(n, p) * min(n, p) ** 2 > tuning().long_gram:
         square = float(((d[:, 0] * np.linalg.norm(M, axis=1)) ** 2).sum())
         return float(np.sqrt(square)) * (1.0 + gamma(n + p + 8)) + np.sqrt(TINY)
+    if n <= p:
+        return spectral_norm(d * M)
     gram: FloatArray = np.zeros((p, p))
     step = tuning().gram_rows
     for i in range(0, n, step):

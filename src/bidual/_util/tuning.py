@@ -16,7 +16,7 @@ class Tuning:
     """Sizes, numbers of passes and seconds. None changes what is true of a result, only how it is found, and when."""
 
     # ---- large matrices (arrangements, bounds) ----
-    #: Multiplications from which a tall matrix is too dear to factorise (a second, in which nothing can be stopped).
+    #: Multiplications from which a matrix is too dear to factorise (a second, in which nothing can be stopped).
     dear_factors: float = 4e9
     #: Columns from which the eigenvectors of a Gram matrix are too dear as well.
     broad_columns: int = 2048

@@ -13,13 +13,16 @@ from math import comb
 from typing import Protocol, Self
 
 import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bidual._util.tuning import tuning
 from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual._util.watch import checkpoint
 
-#: Rows of a Gram matrix between two looks at the clock.
-_ROWS = 4096
+#: Rows of a Gram matrix between two looks at the clock, and of that of a wide matrix, whose rows are long.
+_ROWS, _LONG_ROWS = 4096, 256
+#: Deviation from orthonormal rows after one Cholesky factor that a second one mends to rounding.
+_MENDED = 1e-3
 
 
 def count_patterns(n: int, rank: int) -> int:
@@ -151,8 +154,33 @@ def row_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def dear(shape: tuple[int, ...]) -> bool:
     """Whether a factorisation of a matrix of this shape would be a long time in which nothing can be stopped."""
-    n, p = shape
-    return n >= p and n * p**2 > tuning().dear_factors
+    return bool(max(shape) * min(shape) ** 2 > tuning().dear_factors)
+
+
+def wide_space(X: FloatArray) -> FloatArray | None:
+    r"""Orthonormal basis ``(d, n)`` of the row space of a wide matrix, with looks at the clock on the way.
+
+    :math:`X X^T = L L^T` makes :math:`Q = L^{-1} X` orthonormal up to rounding times the squared condition number, and
+    the same once more mends that. None if the rows are so nearly dependent that it does not.
+    """
+    Q = X
+    for _ in range(2):
+        gram: FloatArray = np.empty((len(Q), len(Q)))
+        for i in range(0, len(Q), _LONG_ROWS):
+            checkpoint()
+            gram[i : i + _LONG_ROWS] = Q[i : i + _LONG_ROWS] @ Q.T
+        if Q is not X and not np.abs(gram - np.eye(len(Q))).max() <= _MENDED:
+            return None
+        try:
+            L = cholesky(gram, lower=True, check_finite=False)
+        except LinAlgError:
+            return None
+        made: FloatArray = np.empty_like(Q)
+        for i in range(0, Q.shape[1], _LONG_ROWS):
+            checkpoint()
+            made[:, i : i + _LONG_ROWS] = solve_triangular(L, Q[:, i : i + _LONG_ROWS], lower=True, check_finite=False)
+        Q = made
+    return np.ascontiguousarray(Q.T)
 
 
 def rough_axes(X: FloatArray) -> tuple[FloatArray, FloatArray]:

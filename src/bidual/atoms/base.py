@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from bidual._util.rounding import VANISHED, gamma, scaled_norm, spectral_norm
 from bidual._util.typing import BoolArray, FloatArray
 from bidual.arrangements import Patterns, enumerate_patterns, few_patterns, patterns_of, sample_patterns
-from bidual.arrangements.patterns import Cells, dear, rough_axes, row_axes, span_of
+from bidual.arrangements.patterns import Cells, dear, rough_axes, row_axes, span_of, wide_space
 from bidual.atoms.abilities import Ability
 from bidual.atoms.blocks import Blocks, PatternBlocks
 from bidual.atoms.columns import Columns
@@ -58,11 +58,15 @@ class Atoms(ABC):
     def basis(self) -> FloatArray:
         """Orthonormal basis ``(p, r)`` of the row space of M: training happens in these coordinates.
 
-        Where a factorisation is too dear, of the columns that are not zero.
+        Where a factorisation is too dear, of the columns that are not zero; of few long rows, from their Gram matrix.
         """
-        if dear(self.M.shape):
-            return np.eye(self.M.shape[1])[:, self._used]
-        return span_of(self.M.shape, *self._axes)
+        n, p = self.M.shape
+        if not dear((n, p)):
+            return span_of((n, p), *self._axes)
+        if n >= p:
+            return np.eye(p)[:, self._used]
+        space = wide_space(self.M[self.M.any(axis=1)])
+        return span_of((n, p), *self._axes) if space is None else space
 
     @cached_property
     def _used(self) -> BoolArray:
@@ -88,7 +92,8 @@ class Atoms(ABC):
         """M in the coordinates of :attr:`basis`, ``(N, r)``."""
         if self.basis.shape[1] == self.M.shape[1]:
             return self.M
-        return self.M[:, self._used] if dear(self.M.shape) else self.M @ self.basis
+        n, p = self.M.shape
+        return self.M[:, self._used] if n >= p and dear((n, p)) else self.M @ self.basis
 
     @property
     def relu_inputs(self) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bidual._util.typing import FloatArray
+from bidual._util.watch import checkpoint
 from bidual.arrangements import Patterns, enumerate_patterns
 from bidual.atoms import Normalised
 from bidual.bounds import parsing
@@ -116,7 +117,7 @@ class SampledProof(WrittenPatterns):
         if "plain oracle" not in problem.atoms.can or problem.n_coefficients != problem.n_outputs:
             raise ValueError("a proof of the kind 'sampled' is about neurons that compute A (M u)_+")
         if len(problem.atoms.reduced) > 4 * problem.atoms.reduced.shape[1]:
-            return RowwiseBounds(problem, patterns).bound(V, lambda: False).limit
+            return RowwiseBounds(problem, patterns).bound(V, _in_time).limit
         return ConeBounds(problem, patterns).own(V).limit
 
 
@@ -135,6 +136,12 @@ class GateProof(WrittenPatterns):
         if "plain oracle" not in problem.atoms.can or problem.n_coefficients != problem.n_outputs:
             raise ValueError("a proof by gates is about gated neurons that compute A D_i M w")
         return gate_bound(problem, self.given(problem), V)
+
+
+def _in_time() -> bool:
+    """Never to be stopped halfway: a stored proof is evaluated to its end, or not at all."""
+    checkpoint()
+    return False
 
 
 def _beyond_doubt(bounds: NormalisedBounds, V: FloatArray) -> float:

@@ -25,6 +25,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bidual._util.typing import FloatArray
+from bidual.arrangements.patterns import dear
 from bidual.atoms import Neurons, Normalised
 from bidual.bounds import Bound, lower_bound
 from bidual.bounds.positive import PositiveProof
@@ -36,6 +37,11 @@ from bidual.problem import Problem
 WHITE = 1e-6
 #: Largest residual of a linear fit that counts as exact, relative to the target.
 EXACT = 1e-9
+#: What is said of features that are not white.
+NOT_WHITE = (
+    "the features must be white: X X^T (with the weights) a multiple of the identity, as whitening or batch "
+    "normalisation (architecture='batch_norm') makes them"
+)
 
 
 class ConditionError(ValueError):
@@ -65,6 +71,8 @@ def white_features(problem: Problem) -> ClosedForm:
     atoms, Y, w = problem.atoms, problem.Y, problem.w
     _check_loss(problem)
     n, most = atoms.M.shape
+    if n <= most and dear((n, most)) and not _equally_long(w * atoms.row_norms**2):
+        raise ConditionError(NOT_WHITE)  # before a long factorisation that would say so, too
     rank = most if n > most else atoms.basis.shape[1]  # of a tall matrix it does not matter
     if atoms.A is not None or n != rank:
         raise ConditionError(
@@ -80,10 +88,7 @@ def white_features(problem: Problem) -> ClosedForm:
     k = float(np.sqrt(np.trace(gram) / len(M)))
     excess = float(np.abs(gram / k**2 - np.eye(len(M))).sum(axis=1).max())
     if not excess <= WHITE:
-        raise ConditionError(
-            "the features must be white: X X^T (with the weights) a multiple of the identity, as whitening or batch "
-            "normalisation (architecture='batch_norm') makes them"
-        )
+        raise ConditionError(NOT_WHITE)
     tau = problem.beta / k
     b = np.array([_best_shift(Y[:, 0], w, tau)]) if problem.fit_intercept else np.zeros(problem.n_outputs)
     parts = np.concatenate([np.maximum(Y - b, 0.0).T, np.maximum(b - Y, 0.0).T])  # (2 C, n)
@@ -145,6 +150,12 @@ def _reproduce(X: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
             if exact and (design is X or q[-1] >= 0):
                 return sign, q[: X.shape[1]]
     raise ConditionError("the inputs of the ReLU must reproduce the targets: X must have full row-rank, n <= d columns")
+
+
+def _equally_long(squares: FloatArray) -> bool:
+    """Whether the diagonal of a Gram matrix may be that of a white one: it deviates no more than the spectrum does."""
+    mean = float(squares.mean())
+    return bool(np.abs(squares - mean).max() <= 2 * WHITE * mean)
 
 
 def _check_loss(problem: Problem) -> None:
