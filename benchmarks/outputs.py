@@ -70,7 +70,7 @@ class Peer:
             optimiser.zero_grad()
             self.loss().backward()
             optimiser.step()
-        return float(self.loss())
+        return self.loss().item()
 
     def lbfgs(self) -> float:
         """torch's L-BFGS with a strong Wolfe search."""
@@ -85,7 +85,7 @@ class Peer:
             return value
 
         optimiser.step(closure)
-        return float(self.loss())
+        return self.loss().item()
 
 
 def timed(run: Any) -> tuple[float, float]:

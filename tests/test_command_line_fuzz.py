@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from bidual import BatchNorm, Convolutional, LinearConvRegressor, Parallel, ReLURegressor
 from bidual.cli import main
+
+from .command_lines import broken_promise, command_lines, prepare
 
 HUGE = 10**400
 
@@ -96,3 +99,36 @@ def test_zeros_are_fitted_exactly_by_nothing(method: str, bias: bool) -> None:
     est = ReLURegressor(0.0, architecture=BatchNorm("after"), bias=bias, method=method).fit(X, np.zeros(8))
     assert est.objective_ == est.lower_bound_ == 0.0
     assert est.gap_ == 0.0
+
+
+def test_a_slice_of_the_bad_command_lines_keeps_its_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    broken = {
+        " ".join(line)[:200]: promise for line in list(command_lines())[::97] if (promise := broken_promise(line))
+    }
+    assert not broken
+
+
+@pytest.mark.parametrize("option", ["--drop=--", "--out=--", "--beta=--"])
+def test_two_dashes_are_no_value(table: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["fit", str(table), "--target", "y", "--out", "m.json", option])
+    assert "expected one argument" in capsys.readouterr().err
+
+
+def test_more_jobs_than_any_machine_has_are_refused(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cv", str(table), "--target", "y", "--out", "m.json", "--folds", "2", f"--jobs={HUGE}"]) == 1
+    assert "n_jobs must be at most" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [[1.0, 1e3, 1e6, 1e-3], None])
+def test_branches_are_not_lost_when_the_conic_solver_fails(columns: list[float] | None) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    y = np.abs(X[:, 0]) + 0.3 * rng.standard_normal(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        est = ReLURegressor(architecture=Parallel(2), time_limit=3, random_state=0)
+        est.fit(X + 1e6 if columns is None else X * columns, y)
+    assert 0.0 <= est.lower_bound_ <= est.objective_ < np.inf

@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bidual import ReLURegressor
+from bidual import ReLURegressor, TwoLayer, sample_patterns
 from bidual._util import rounding
+from bidual._util.rounding import largest_eigenvalue
 from bidual._util.tuning import tuned
+from bidual._util.watch import Stopped, watching
 from bidual.arrangements import patterns
 from bidual.atoms import Relu
+from bidual.bounds.stored import SampledProof
+from bidual.losses import get_loss
+from bidual.training.objective import Objective
 from bidual.training.rows import row_order
 
 
@@ -74,3 +79,48 @@ def test_rows_are_ordered_as_by_numpy() -> None:
         assert (T[order[new]] == rows).all()
         assert (order[new] == first).all()
         assert (place == inverse.ravel()).all()
+
+
+def test_the_space_of_long_rows_is_that_of_their_singular_vectors():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 80)) * np.geomspace(1.0, 1e-5, 30)[:, None]
+    Q = patterns.wide_space(X)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(30), atol=1e-13)
+    np.testing.assert_allclose(X @ Q @ Q.T, X, atol=1e-13)
+    assert patterns.wide_space(X[:, :10] @ rng.standard_normal((10, 80))) is None  # of rank 10
+
+
+def test_long_rows_train_alike_with_and_without_a_factorisation(monkeypatch):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((12, 30)), rng.standard_normal(12)
+    plain = ReLURegressor(0.05, random_state=0).fit(X, y)
+    factorise, asked = patterns.row_axes, []
+
+    def noted(M):
+        asked.append(M.shape)
+        return factorise(M)
+
+    monkeypatch.setattr("bidual.atoms.base.row_axes", noted)
+    with tuned(dear_factors=100.0):
+        dear = ReLURegressor(0.05, random_state=0).fit(X, y)
+    assert X.shape not in asked
+    assert (12, 31) not in asked  # with the column of the bias
+    assert dear.objective_ == pytest.approx(plain.objective_, rel=1e-3)
+    assert dear.lower_bound_ <= plain.objective_ * (1 + 1e-12)
+
+
+def test_a_proof_over_sampled_patterns_looks_at_the_clock():
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((60, 3)), rng.standard_normal((60, 1))
+    problem = Objective(get_loss("squared"), 1e-3, TwoLayer()).pose(X, y).problem
+    V = problem.dual_point(problem.w[:, None] * y)
+    proof = SampledProof(sample_patterns(problem.atoms.M, 20, random_state=0))
+    with watching(0.0), pytest.raises(Stopped):
+        proof.bound(problem, V)
+
+
+def test_the_largest_eigenvalue_of_a_large_matrix_is_bounded_tightly():
+    M = np.random.default_rng(3).standard_normal((510, 600))
+    for S in (M @ M.T, -M @ M.T, np.eye(510), np.outer(M[:, 0], M[:, 0])):
+        true = np.linalg.eigvalsh(S)[-1]
+        assert true <= largest_eigenvalue(np.tril(S)) <= true + 1e-6 * np.abs(S).sum(axis=1).max()

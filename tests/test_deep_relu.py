@@ -353,3 +353,24 @@ def test_rows_that_are_hard_to_whiten_keep_the_bound_below():
     assert est.lower_bound_ <= est.objective_
     perfect = DeepReLUClassifier(3, 0.01).fit(np.eye(8), classes(8, 2))
     assert est.lower_bound_ <= perfect.objective_ * (1 + 1e-12)
+
+
+def test_rows_a_little_off_their_line_are_no_rank_one_rows_to_a_tiny_beta():
+    # the second column is 5e-10 of the first, and two neurons that see it alone fit the targets
+    side = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    X, Y, beta = np.column_stack([np.ones(6), 5e-10 * side]), side[:, None], 1e-14
+    hidden = np.array([[0.0, 0.0], [1.0, -1.0]]) / np.sqrt(5e-10)
+    other = DeepNetwork([hidden, np.array([[1.0], [-1.0]]) / np.sqrt(5e-10)])
+    assert np.allclose(other.forward(X), Y)
+    _, certificate = train_rank_one(X, Y, beta=beta, depth=2)
+    assert certificate.lower_bound <= beta * other.penalty()
+
+
+def test_points_that_the_line_hardly_tells_apart_prove_no_steep_spline():
+    # along the line two points are 1e-12 apart, beside it 1e-9: that slope is a thousand times smaller
+    X = np.array([[1.0, 0.0], [2.0, 0.0], [2.0 + 1e-12, 1e-9], [3.0, 0.0]])
+    y = np.array([0.0, 0.0, 1.0, 0.0])
+    ramp = DeepNetwork([np.array([[0.0], [1.0]]) / np.sqrt(1e-9), np.array([[1.0]]) / np.sqrt(1e-9)])
+    assert np.allclose(ramp.forward(X)[:, 0], y)
+    _, certificate = interpolate_spline(X, y)
+    assert certificate.lower_bound <= ramp.penalty()

@@ -116,6 +116,18 @@ def test_targets_within_epsilon_need_no_neurons(method, fit_intercept):
     assert solution_path(X, y, n_betas=3, **options).n_neurons.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("method", ["adaptive", "exact", "sampled"])
+@pytest.mark.parametrize("position", ["before", "after"])
+def test_a_tube_much_wider_than_the_targets_needs_no_solver(method, position):
+    X = np.array([[5.5, -1.2e4], [0.0, 1.2e4], [0.0, -1.2e4], [-5.5, 1.2e4]])
+    y = 1e-5 * np.array([-3.2, 0.0, 0.0, -1.6])
+    options = {"loss": "epsilon_insensitive", "architecture": bidual.BatchNorm(position=position), "method": method}
+    est = ReLURegressor(beta=1e-21, random_state=0, **options).fit(X, y)
+    assert est.n_neurons_ == 0
+    assert est.objective_ == est.lower_bound_ == 0.0
+    assert est.certificate_.verify(X, y, model=est)
+
+
 # ---- beta = 0 -----------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import cvxpy as cp
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bidual import LinearConvRegressor, LinearNetRegressor, Network
 from bidual._util.patches import Window
+from bidual.certification.check_certificate import check
 from bidual.closed_form.linear_conv import FourierFilters
 
 RNG = np.random.default_rng(0)
@@ -179,3 +181,13 @@ def test_time_limit_and_control_c_return_a_network_with_its_gap(monkeypatch, cap
         early = LinearConvRegressor(4, beta=1e-3).fit(X, y)
     assert early.n_iter_ < whole.n_iter_
     assert early.lower_bound_ <= whole.objective_ <= early.objective_ <= stopped.objective_
+
+
+def test_a_network_without_filters_can_be_read_from_a_file_and_verified():
+    X = np.random.default_rng(0).standard_normal((6, 5))
+    est = LinearConvRegressor(2, beta=100.0).fit(X, X[:, 0])
+    network = Network.from_dict(json.loads(json.dumps(est.network_.to_dict())))
+    assert network.n_neurons == 0
+    np.testing.assert_array_equal(network.forward(X), est.network_.forward(X))
+    assert est.certificate_.verify(X, X[:, 0], model=network)
+    assert check(json.loads(json.dumps(est.certificate_.to_dict())), X, X[:, 0], model=network.to_dict())[0]

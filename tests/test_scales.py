@@ -149,3 +149,15 @@ def test_class_weights_multiply_the_sample_weights():
     counts = np.where(signs > 0, (signs > 0).sum(), (signs < 0).sum())
     by_hand = ReLUClassifier(0.02, method="exact").fit(X, signs, sample_weight=1.0 / counts)
     assert balanced.objective_ == pytest.approx(by_hand.objective_, rel=1e-9)
+
+
+def test_targets_far_below_the_delta_of_huber_are_those_of_the_squared_loss():
+    # the conic solver saw nothing but delta in the units of these targets
+    X = np.array([[1.36529415, 0.29113196], [0.61215786, 1.10150033], [1.36529415, 0.29113196]])
+    Y = 1e-6 * np.array([[-7.4, 10.6], [-25.2, -11.2], [20.5, -13.5]])
+    options = {"architecture": "batch_norm", "method": "sampled", "n_patterns": 20, "random_state": 0, "prove": False}
+    with gap_may_stay_open():
+        huber, squared = (
+            ReLURegressor(1.4431e-11, loss=loss, **options).fit(X, Y, [4.0, 63.8, 6.8]) for loss in ("huber", "squared")
+        )
+    assert huber.objective_ == pytest.approx(squared.objective_, rel=1e-5)

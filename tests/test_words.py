@@ -175,27 +175,37 @@ def outputs_refitted(est, X, Y):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_sampled_training_of_several_outputs_claims_only_neurons_that_feed_one(seed):
+def test_sampled_training_of_several_outputs_bounds_neurons_that_feed_all_of_them(seed):
     rng = np.random.default_rng(seed)
-    X, Y = rng.standard_normal((20, 3)), rng.standard_normal((20, 3))
-    est = ReLURegressor(0.01, method="sampled", n_patterns=40, random_state=0).fit(X, Y)
-    assert outputs_refitted(est, X, Y) < (1 - 1e-3) * est.lower_bound_  # the bound is not one on these
+    X, Y = rng.standard_normal((9, 3)), rng.standard_normal((9, 2))
+    est = ReLURegressor(0.01, method="sampled", n_patterns=20, random_state=0).fit(X, Y)
+    refitted = outputs_refitted(est, X, Y)
+    assert est.lower_bound_ <= refitted * (1 + 1e-7)
+    assert est.objective_ <= refitted * (1 + 1e-6)  # nothing is left to gain
+    assert est.certificate_.scope == "patterns"
+    assert est.gap_ <= 1e-4
+
+
+def test_sampled_branches_of_several_outputs_claim_only_those_that_feed_one():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((8, 2)), rng.standard_normal((8, 2))
+    est = ReLURegressor(0.02, architecture=Parallel(1), method="sampled", n_patterns=20, random_state=0).fit(X, Y)
     assert est.certificate_.scope == "patterns, separate"
     assert "each neuron feeding one output" in est.certificate_.sentence
-    assert est.gap_ < 1e-6
 
 
-def test_sampled_training_on_iris_says_that_neurons_feed_one_output():
+def test_sampled_training_on_iris_names_its_scope():
     X, y = load_iris(return_X_y=True)
-    est = ReLUClassifier(0.01, method="sampled", n_patterns=30, random_state=0).fit((X - X.mean(0)) / X.std(0), y)
-    assert est.certificate_.scope == "patterns, separate"
+    est = ReLUClassifier(0.01, method="sampled", n_patterns=10, random_state=0, tol=1e-2)
+    est.fit((X - X.mean(0)) / X.std(0), y)
+    assert est.certificate_.scope == "patterns"
 
 
 def test_sampled_convolutions_of_several_outputs_name_their_scope():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((10, 6, 1)), rng.standard_normal((10, 2))
     est = ReLURegressor(0.02, architecture=Convolutional(3), method="sampled", n_patterns=20, random_state=0)
-    assert est.fit(X, Y).certificate_.scope == "patterns, separate"
+    assert est.fit(X, Y).certificate_.scope == "patterns"
 
 
 @pytest.mark.parametrize("position", ["before", "after"])

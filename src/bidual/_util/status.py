@@ -21,6 +21,7 @@ class Status(StrEnum):
     STALLED = "stopped: no further progress in floating point"
     SETTLED = "stopped: little changes"
     UNSURE = "stopped: the searches of the audit miss too much to tell a gap"
+    UNPROVEN = "stopped: searches find no more, but branch and bound could not prove it in time"
     EXHAUSTED = "no neuron of the relaxation is left to add"
     NARROW = "limited to max_neurons"
     IDLE = "stopped: no further progress"  # of the rounds, whatever floating point could tell

@@ -4,7 +4,7 @@ from bidual.atoms.base import Atoms
 from bidual.atoms.blocks import Blocks
 from bidual.atoms.branches import Branches
 from bidual.atoms.heads import Heads
-from bidual.atoms.linear import Linear, LinearFilters
+from bidual.atoms.linear import Chains, Linear, LinearFilters
 from bidual.atoms.neurons import GatedNeurons, Neurons, SubNetworks
 from bidual.atoms.normalised import Normalised
 from bidual.atoms.relu import Relu
@@ -13,6 +13,7 @@ __all__ = [
     "Atoms",
     "Blocks",
     "Branches",
+    "Chains",
     "GatedNeurons",
     "Heads",
     "Linear",

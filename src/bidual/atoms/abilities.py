@@ -1,7 +1,7 @@
 """What parts of the library need of each other, and what they can do.
 
 Kinds of neurons and architectures state what they ``can`` do; methods, activations and architectures state what they
-need. :mod:`bidual.training.combinations` compares the two before anything is computed.
+need. :class:`bidual.training.objective.Combination` compares the two before anything is computed.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def needs(*alternatives: Ability | tuple[Ability, ...]) -> Needs:
     return tuple(frozenset((one,) if isinstance(one, str) else one) for one in alternatives)
 
 
-def of_loss(loss: object) -> frozenset[Ability]:
-    """What a loss can do."""
-    return frozenset(ability for ability, name in OF_LOSS.items() if getattr(loss, name))
+def offered(loss: object, n_outputs: int, fit_intercept: bool) -> frozenset[Ability]:
+    """What a loss, so many outputs and networks with or without intercept offer, whatever the neurons are."""
+    there: dict[Ability, bool] = {"one output": n_outputs == 1, "no intercept": not fit_intercept}
+    there |= {ability: getattr(loss, name) for ability, name in OF_LOSS.items()}
+    return frozenset(ability for ability, holds in there.items() if holds)

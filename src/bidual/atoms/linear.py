@@ -13,6 +13,8 @@ from bidual._util.typing import FloatArray
 from bidual.atoms.base import Atoms
 from bidual.atoms.neurons import Neurons
 
+_EPS = float(np.finfo(float).eps)
+
 
 @dataclass(frozen=True)
 class Linear(Atoms):
@@ -32,10 +34,21 @@ class Linear(Atoms):
 
     def norm_limit(self, V: FloatArray) -> float:
         r""":math:`\|M^T V\|_2`, which is the constraint itself, with rounding."""
+        G, moved = self._map(V)
+        return spectral_norm(G) + moved
+
+    def attained(self, V: FloatArray) -> float:
+        r""":math:`\|M^T V\|_2` less rounding: some neuron certainly reaches it."""
+        G, moved = self._map(V)
+        largest = float(np.linalg.norm(G, 2)) if G.size else 0.0
+        return max(0.0, largest * (1.0 - 16 * sum(G.shape) * _EPS) - moved)
+
+    def _map(self, V: FloatArray) -> tuple[FloatArray, float]:
+        """The matrix whose largest singular value is the constraint, and by how much rounding may have moved it."""
         M = self.M if self.centre is None else self.M - self.centre @ self.M
-        rounding = 2 * (len(M) + 16) * np.finfo(float).eps
+        rounding = 2 * (len(M) + 16) * _EPS
         moved = rounding * float(np.linalg.norm(V, axis=1) @ np.linalg.norm(M, axis=1))
-        return spectral_norm(self.seen(M.T @ V)) + self.reach * moved
+        return self.seen(M.T @ V), self.reach * moved
 
     def seen(self, G: FloatArray) -> FloatArray:
         """The matrix whose singular values count, of a map ``G (d, C)``: the map itself."""
@@ -45,6 +58,19 @@ class Linear(Atoms):
     def reach(self) -> float:
         """By how much :meth:`seen` may enlarge a map, in norm."""
         return 1.0
+
+
+@dataclass(frozen=True)
+class Chains(Linear):
+    r"""Neurons M u at the ends of chains of ``depth`` layers: a map W costs :math:`\tfrac L2 \sum_j \sigma_j^{2/L}`.
+
+    Attributes
+    ----------
+    depth : int
+        L.
+    """
+
+    depth: int = field(default=2, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class Certificate:
             lower_bound=float(bound.value),
             attained=None if bound.attained is None else float(bound.attained),
             limit=None if bound.limit is None else float(bound.limit),
-            likely_bound=-np.inf if likely is None else likely.value,
+            likely_bound=-np.inf if likely is None else float(likely.value),
             elapsed=time.perf_counter() - began,
             **about,
         )

@@ -7,6 +7,7 @@ For any V with :math:`\max_u \|V^T A (Mu)_+\| \le G` over the unit ball, every
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -98,6 +99,16 @@ class Bound:
         return cls(problem.dual_value(V), V, 0.0, 0.0, NormProof() if proof is None else proof)
 
 
+class DirectProof(Proof):
+    """A proof of a lower bound that rests on more than one dual point, or on more than its constraint."""
+
+    settled = True
+
+    @abstractmethod
+    def lower_bound(self, problem: Problem, V: FloatArray) -> Bound:
+        """The lower bound, given the dual point that the evidence holds."""
+
+
 def lower_bound(problem: Problem, V: FloatArray, attained: float, limit: float, proof: Proof | None = None) -> Bound:
     """The best lower bound along the ray of ``V``, given an upper bound on its dual constraint.
 
@@ -112,7 +123,7 @@ def lower_bound(problem: Problem, V: FloatArray, attained: float, limit: float, 
     def value(c: float) -> float:
         return certain_value(problem, c * V, centring.scaled(c))
 
-    best = best_scale(value, c_max)
+    best = float(best_scale(value, float(c_max)))
     return Bound(value(best), V, attained, limit, proof, best)
 
 

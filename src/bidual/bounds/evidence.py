@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bidual._util.typing import FloatArray
-from bidual.bounds import oracle, parsing, positive, stored  # noqa: F401 - they make their kinds of proof known
-from bidual.bounds.dual import Bound, lower_bound
+from bidual.bounds import chains, oracle, parsing, positive, stored  # noqa: F401 - they make their kinds of proof known
+from bidual.bounds.dual import Bound, DirectProof, lower_bound
 from bidual.bounds.proof import Proof, proof_from_dict, proof_to_dict
 from bidual.losses import Loss, loss_from_dict
 from bidual.problem import Problem
@@ -69,6 +69,8 @@ class Evidence:
         V = problem.loss.dual_point(self.V, problem.Y, problem.w, centred=problem.fit_intercept)
         if (np.abs(V - self.V) <= _STILL * (np.abs(self.V) + problem.w[:, None])).all():
             V = self.V  # it was there already: the digits stay those of the first proof
+        if isinstance(self.proof, DirectProof):
+            return self.proof.lower_bound(problem, V)
         limit = self.proof.bound(problem, V)
         return lower_bound(problem, V, 0.0, limit if np.isfinite(limit) else np.inf, self.proof)
 

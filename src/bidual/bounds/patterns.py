@@ -76,6 +76,10 @@ class ConeBounds:
             self.values = np.minimum(self.values, known)
         self._exact = np.zeros(self.values.shape, dtype=bool)
 
+    def leave_out(self, sign: int) -> None:
+        """Of the blocks, one sign (0: plus, 1: minus) is of no interest at this dual point."""
+        self.values[sign], self._exact[sign] = 0.0, True
+
     @property
     def gradients(self) -> FloatArray:
         """The gradients of all blocks, ``(2 C P, r)``."""
@@ -91,6 +95,10 @@ class ConeBounds:
             checkpoint()
             attained = max(attained, self._solve(block))
         return attained
+
+    def attained_by(self, patterns: IntArray) -> float:
+        """The largest value, exact, on some of the patterns, for the first output and the sign plus."""
+        return max((self._solve((np.intp(0), np.intp(0), i)) for i in patterns), default=0.0)
 
     def tighten(self, threshold: float, sweeps: int = 200) -> None:
         """Improve all bounds above ``threshold``, until they are below it or converged."""
@@ -113,8 +121,8 @@ class ConeBounds:
         """Lower bound from ``V``: over all networks if the patterns are complete, else over those that are solved for.
 
         With several outputs these are networks on the patterns each of whose neurons feeds one output (scope
-        "separate"); over complete patterns the bound is then the (weaker) spectral one, because neurons may feed all
-        outputs at once.
+        "separate"; for those that feed all of them see :mod:`bidual.bounds.oracle.shared`); over complete patterns the
+        bound is then the (weaker) spectral one, because neurons may feed all outputs at once.
         """
         if self._separate or self.problem.n_outputs == 1:
             return self.own(V, known)
@@ -153,7 +161,7 @@ class ConeBounds:
 
     def _pattern_gradients(self, V: FloatArray) -> FloatArray:
         """Gradients of the constraint on each pattern, ``(C, P, r)``."""
-        return _gradients(self.problem, self.patterns, V)
+        return pattern_gradients(self.problem, self.patterns, V)
 
     def _upper(self, value: float, V: FloatArray) -> float:
         """The largest value, with what rounding may hide from it."""
@@ -202,18 +210,18 @@ def certify_patterns(problem: Problem, patterns: Patterns, V: FloatArray) -> Bou
 
 def spectral_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> tuple[float, float]:
     r"""Upper bound of :math:`\max \|V^T A (Mu)_+\|` by spectral norms of :math:`V^T A D_i M`, ignoring the cones."""
-    gradients = _gradients(problem, patterns, V)
+    gradients = pattern_gradients(problem, patterns, V)
     worst = spectral_norm(gradients.swapaxes(0, 1))
     return worst, worst + slack(problem, patterns, V)
 
 
 def gate_bound(problem: Problem, patterns: Patterns, V: FloatArray) -> float:
     r"""Upper bound of :math:`\max_i \|M^T D_i A^T V\|_F`, the constraint of a gated network."""
-    norms = np.sqrt((_gradients(problem, patterns, V) ** 2).sum(axis=(0, 2)))
+    norms = np.sqrt((pattern_gradients(problem, patterns, V) ** 2).sum(axis=(0, 2)))
     return float(norms.max(initial=0.0)) + slack(problem, patterns, V)
 
 
-def _gradients(problem: Problem, patterns: Patterns, V: FloatArray) -> FloatArray:
+def pattern_gradients(problem: Problem, patterns: Patterns, V: FloatArray) -> FloatArray:
     r""":math:`M^T D_i A^T v_c` for all outputs and patterns, ``(C, P, r)``; a few thousand patterns at a time."""
     spread, rows = problem.atoms.spread(V), problem.atoms.reduced
     C, r = V.shape[1], rows.shape[1]

@@ -13,14 +13,12 @@ import numpy as np
 
 from bidual._util.typing import FloatArray, IntArray
 from bidual.arrangements import Patterns
-from bidual.arrangements.cones import cone_multipliers
+from bidual.arrangements.cones import TOL, cone_multipliers
 from bidual.arrangements.patterns import Cells
 from bidual.bounds.dual import Bound
 from bidual.bounds.patterns import ConeBounds, cone_value
 from bidual.problem import Problem
 
-#: A margin below minus this, relative to the row and the maximiser, is a violation.
-TOL = 1e-9
 #: Rounds of rows after which a value is left as the bound it is (about twenty are common).
 _ROUNDS = 200
 

@@ -15,6 +15,7 @@ norms       (||G^T M|| + ||D^-1 G|| ||D M||) / 2, any diagonal D > 0, because (t
 patterns    max ||M^T D_i g + M^T (2 D_i - I) lambda||, lambda >= 0, over all sets of active rows D_i; one output
 spectral    max ||G^T D_i M|| over all sets of active rows; several outputs
 sampled     as patterns, output by output, for the sets in the file: a bound for networks with these patterns
+shared      as patterns for one direction of the outputs after the other, which cover them all (``by_shared``)
 gates       max ||M^T D_i G||_F over the sets in the file: a bound for networks with these gates
 layers      as patterns, over who is active in every layer of a branch, all or those in the file (``Branches``)
 normalised  as patterns, for neurons that are normalised after the ReLU (``over_normalised``)
@@ -23,6 +24,7 @@ relaxation  a quadratic function above the constraint for each leaf of a tree of
 kinks       free biases on a line: the constraint is largest at data points
 positive    ||diag(sqrt w) M|| times the largest norm of a positive or negative part of G (``by_positive``)
 linear      ||M^T G||, networks of two layers, or filters, without ReLU
+chains      lines D(V_k) - ||M^T V_k|| t below the loss: networks of more layers without ReLU (``by_chains``)
 
 Rounding. A sum of k products is off by at most k U times the sum of absolute values, U = 2^-53, and all terms are
 charged so, mostly relative to total = sum_i ||g_i|| ||m_i||; they are added to g or taken from the bound. A claim may
@@ -56,6 +58,8 @@ MOST_CONES, MOST_PLANES, MOST_CELLS = 3_000_000, 200_000, 2_000_000
 DEEPEST, MOST_SETS, MOST_ENTRIES = 1000, 100_000, 1e8
 #: Of a relaxation: rows of known sign that serve as cuts, numbers of outputs whose directions are covered by cones.
 CUTS, REFINED = 20, 5
+#: Dual points of a proof by chains.
+MOST_LINES = 100
 #: Directions on a half circle for which branches of two outputs are bounded.
 HEADS = 48
 #: How reasons begin that say nothing against a claim.
@@ -237,9 +241,20 @@ def with_ones(X: Array, bias: Any) -> Array:
 
 
 #: Kinds of proofs about ordinary neurons, and about others.
-ORDINARY = ("norms", "patterns", "weighted_patterns", "spectral", "cones", "relaxation", "sampled", "gates", "positive")
+ORDINARY = (
+    "norms",
+    "patterns",
+    "weighted_patterns",
+    "spectral",
+    "cones",
+    "relaxation",
+    "sampled",
+    "shared",
+    "gates",
+    "positive",
+)
 KINDS = {"free": ("kinks",), "linear": ("linear",), "after": ("norms", "normalised", "sampled")}
-KINDS["parallel"] = ("norms", "layers")
+KINDS |= {"parallel": ("norms", "layers"), "chains": ("chains",)}
 #: Architectures and the names of their options.
 OPTIONS = {
     "two_layer": (),
@@ -257,7 +272,7 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
     need(name in OPTIONS, f"{UNKNOWN}does not know the architecture {name!r}")
     need(set(o) == set(OPTIONS[name]), f"{name} has other options")
     if name.startswith("linear"):
-        need(name == "linear_conv" or o["depth"] == 2, f"{UNKNOWN}knows no linear networks of {o.get('depth')} layers")
+        need(name == "linear_conv" or counts([o["depth"]], 2), "linear networks have two layers or more")
         need(bias is False, "linear networks have no hidden biases")
         return X.reshape(len(X), -1), None, ""
     if name == "two_layer":
@@ -483,14 +498,14 @@ def into_cone(c: Array, normals: Array, enough: float) -> tuple[float, Array]:
     return size * best, size * lam
 
 
-def over_cones(C: Array, normals: Any, enough: float) -> float:
-    """A bound on |c^T u| over ||u|| <= 1 in a cone for every row c of C, (P, p); normals(i) are those of row i."""
+def over_cones(C: Array, normals: Any, enough: float, ways: tuple[float, ...] = (1.0, -1.0)) -> float:
+    """A bound on c^T u, both ways, over ||u|| <= 1 in a cone for every row c of C, (P, p); normals(i) are of row i."""
     size, best = np.linalg.norm(C, axis=1), 0.0
     for i in np.argsort(-size, kind="stable"):
         if size[i] <= max(best, enough):  # so are all that follow
             break
         N = normals(i)
-        best = max(best, *(into_cone(c, N, max(best, enough))[0] for c in (C[i], -C[i])))
+        best = max(best, *(into_cone(way * C[i], N, max(best, enough))[0] for way in ways))
     return max(best, min(enough, size.max(initial=0.0)))
 
 
@@ -535,15 +550,15 @@ def all_patterns(X: Array) -> Array:
     return cells(X / np.linalg.norm(X, axis=1)[:, None])
 
 
-def over_patterns(X: Array, G: Array, active: Array, enough: float) -> float:
-    """The largest |g^T (X u)_+| over the cones of these patterns, (P, N), for any column g of G."""
+def over_patterns(X: Array, G: Array, active: Array, enough: float, ways: tuple[float, ...] = (1.0, -1.0)) -> float:
+    """The largest g^T (X u)_+, both ways, over the cones of these patterns, (P, N), for any column g of G."""
     units = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
     slack = (len(X) + X.shape[1] + 16) * U * total(X, G)
 
     def normals(i: int) -> Array:
         return np.where(active[i], 1.0, -1.0)[:, None] * units
 
-    return max(over_cones((active * g) @ X, normals, enough - slack) for g in G.T) + slack
+    return max(over_cones((active * g) @ X, normals, enough - slack, ways) for g in G.T) + slack
 
 
 def over_branches(
@@ -819,6 +834,38 @@ def leaf(X: Array, w: Array, signs: Array, fixed: list[int], x: Array) -> float:
     return float(const + mu + z @ A @ z + np.linalg.norm(b - 2 * A @ z)) + own + error * (1 + long) ** 2
 
 
+def output_directions(proof: Document, C: int) -> tuple[Array, Array]:
+    """Directions of the outputs, and the cones, given by their generators, that cover them all if they are few."""
+    axes = np.array(proof["axes"], dtype=float)
+    need(axes.shape == (C, C) and np.abs(axes @ axes.T - np.eye(C)).max() < 1e-10, "the axes are not orthonormal")
+    directions, cones = np.vstack([axes, -axes]), np.zeros((0, C), dtype=int)
+    if C <= REFINED:
+        cones = np.arange(C) + C * np.array(list(product([0, 1], repeat=C)))
+    for i, j in proof["edges"]:  # halve an edge in all cones that have it
+        has = (cones == i).any(axis=1) & (cones == j).any(axis=1)
+        need(has.any() and i != j, "a cone of outputs is halved at an edge that it does not have")
+        middle, old, new = directions[i] + directions[j], cones[has], len(directions)
+        directions = np.vstack([directions, middle / np.linalg.norm(middle)])
+        cones = np.vstack([cones[~has], np.where(old == i, new, old), np.where(old == j, new, old)])
+    return directions, cones
+
+
+def by_shared(X: Array, G: Array, active: Array, proof: Document) -> float:
+    """g(a), the largest a^T G^T (X u)_+ on these patterns, is convex in a and positively homogeneous: its values at
+    the generators of cones bound it on them, and that is the constraint. So do spectral norms.
+    """
+    directions, cones = output_directions(proof, C := G.shape[1])
+    error = (C + 8) * 2 * U * total(X, G)  # of the weights G a
+    g = np.array([over_patterns(X, (G @ a)[:, None], active, 0.0, (1.0,)) for a in directions]) + error
+    if not len(cones):
+        limit = float(np.linalg.norm(g.reshape(2, C).max(axis=0))) * (1 + 2e-10 * C)
+    else:
+        W = directions[cones]
+        limit = float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12)
+    spectral = over_spectra(((G * a[:, None]).T @ X for a in active), 0.0)
+    return min(limit, spectral + (len(X) + X.shape[1] + 16) * U * total(X, G))
+
+
 def by_relaxation(M: Array, G: Array, proof: Document) -> float:
     """A tree of signs for every direction of the outputs, multipliers for its leaves."""
     group, scale, (N, p), C = np.array(proof["group"], dtype=int), float(proof["scale"]), M.shape, G.shape[1]
@@ -835,17 +882,7 @@ def by_relaxation(M: Array, G: Array, proof: Document) -> float:
     need((length > 0).all(), "a row of zeros has multipliers")
     if not len(X):
         return slack
-    axes = np.array(proof["axes"], dtype=float)
-    need(axes.shape == (C, C) and np.abs(axes @ axes.T - np.eye(C)).max() < 1e-10, "the axes are not orthonormal")
-    directions, cones = np.vstack([axes, -axes]), np.zeros((0, C), dtype=int)
-    if C <= REFINED:
-        cones = np.arange(C) + C * np.array(list(product([0, 1], repeat=C)))
-    for i, j in proof["edges"]:  # halve an edge in all cones that have it
-        has = (cones == i).any(axis=1) & (cones == j).any(axis=1)
-        need(has.any() and i != j, "a cone of outputs is halved at an edge that it does not have")
-        middle, old, new = directions[i] + directions[j], cones[has], len(directions)
-        directions = np.vstack([directions, middle / np.linalg.norm(middle)])
-        cones = np.vstack([cones[~has], np.where(old == i, new, old), np.where(old == j, new, old)])
+    directions, cones = output_directions(proof, C)
     trees = list(zip(proof["rows"], proof["sizes"], proof["multipliers"], strict=True))
     need(len(trees) == len(directions), f"there are {len(trees)} trees for {len(directions)} directions of outputs")
     g = np.zeros(len(directions))
@@ -920,21 +957,53 @@ def by_linear(e: Document, X: Array, M: Array, G: Array, w: Array) -> float:
     return norm_of(B) + math.sqrt(K) * (len(M) + 16) * 2 * U * total(M, G)
 
 
+def by_chains(e: Document, X: Array, M: Array, loss: Document, Y: Array, w: Array, beta: float) -> float:
+    """A lower bound for linear networks of L > 2 layers: min over t of max_k (D(V_k) - ||M^T V_k|| t) + c t^(2 / L).
+
+    The loss of a map W is at least each of these lines at t = ||W||_*, its layers cost at least c t^(2 / L) with
+    c = beta L / 2. Between two points a line and a concave function are least at one of them, wherever these are;
+    beyond ``end`` the penalty is more than the loss of zero. V_k are multiples of the residuals of maps.
+    """
+    L, proof, centred = e["options"]["depth"], e["proof"], e["fit_intercept"]
+    maps, scales = np.array(proof["maps"], dtype=float), np.array(proof["scales"], dtype=float)
+    need(loss["name"] == "squared", f"{UNKNOWN}knows chains of the squared loss only")
+    need(maps.shape == (len(scales), M.shape[1], Y.shape[1]) and 0 < len(scales) <= MOST_LINES, "no such maps")
+    need(np.isfinite(maps).all() and np.isfinite(scales).all() and scales.min() >= 0, "no finite maps")
+    lines = []
+    for W, scale in zip(maps, scales, strict=True):
+        R = Y - M @ W
+        V, rho, moved = into_domain(loss, w[:, None] * (R - w @ R if centred else R), Y, w, centred)
+        off = float((moved + 3 * U * np.linalg.norm(V, axis=1)) @ np.linalg.norm(M, axis=1))
+        value = dual_value(loss, scale * V, Y, w, max(scale, 1.0) * rho)
+        lines.append((value, scale * (by_linear(e, X, M, V, w) + off) * (1 + 8 * U)))
+    (values, slopes), cost = np.array(lines).T[:, :, None], 0.5 * L * beta
+    zero = 0.5 * float(w @ ((Y - (w @ Y if centred else 0.0)) ** 2).sum(axis=1))
+    end = (zero / cost) ** (L / 2) * (1 + 128 * L * U)
+    need(math.isfinite(end), "the penalty is lost beside the loss")
+    meet = ((values - values.T) / (slopes - slopes.T)).ravel()
+    t = np.unique([0.0, end, *meet[(meet > 0) & (meet < end)]])
+    at = values - slopes * t + cost * t ** (2 / L) - 32 * U * (np.abs(values) + slopes * t + cost * t ** (2 / L))
+    pieces = np.minimum(at[:, :-1], at[:, 1:]).max(axis=0)
+    return min(float(pieces.min(initial=math.inf)), zero * (1 - 8 * (len(Y) + 8) * U))
+
+
 def constraint(
     e: Document, X: Array, M: Array, G: Array, w: Array, A: Any, away: Array, enough: float
 ) -> tuple[float, str]:
     """The bound g that the proof of the file shows, and the restriction of the networks for which it is one."""
     proof, name, o, C = e["proof"], e["architecture"], e["options"], G.shape[1]
     kind, some = proof["kind"], "patterns" if C == 1 else "patterns, separate"
-    active = bits(proof["active"]) if kind in ("gates", "sampled") else None
+    written = kind in ("gates", "sampled") or (kind == "shared" and proof["active"] is not None)
+    active = bits(proof["active"]) if written else None
     need(active is None or active.shape[1] == len(M), "the patterns are of another number of rows")
     after = name == "batch_norm" and o["position"] == "after"
     family = "free" if e["bias"] == "free" else "after" if after else name.split("_")[0]
+    family = "chains" if o.get("depth", 2) > 2 else family
     need(kind in KINDS.get(family, ORDINARY), f"{UNKNOWN}knows no proof of the kind {kind!r} for {name}")
     need(family != "free" or name == "two_layer", "free biases are for two layers")
     if kind == "kinks":
         return by_kinks(M[:, 0], G, away), ""
-    if kind == "linear":
+    if kind in ("linear", "chains"):
         return by_linear(e, X, M, G, w), ""
     if after and kind == "norms":
         size = math.sqrt(((G**2).sum(axis=1) / w).sum())  # (h^T diag(w) h)^(1/2) <= M[0, -1]
@@ -946,12 +1015,14 @@ def constraint(
     if kind == "norms":
         return math.sqrt(math.prod(widths)) * by_norms(M, G), ""
     if kind == "layers":
-        g, written = by_layers(M, G, proof, widths, enough)
-        return g, some if written else ""
+        g, listed = by_layers(M, G, proof, widths, enough)
+        return g, some if listed else ""
     if active is not None:
         need(A is None or A[2] != "flatten" or A[1] == 1, "patterns know no output weights at every position")
         if kind == "sampled":
             return over_patterns(M, G, active, enough), some
+        if kind == "shared":
+            return by_shared(M, G, active, proof), "patterns"
         worst = max((float(np.linalg.norm((G * a[:, None]).T @ M)) for a in active), default=0.0)
         return worst + (len(M) + M.shape[1] * C + 16) * U * total(M, G), "gates"
     if kind == "positive":
@@ -964,9 +1035,11 @@ def constraint(
         return 0.0, ""
     if kind == "cones":
         return by_cones(R, H, number(proof["limit"], "limit"), enough - lost) + lost, ""
-    need(C == 1 or kind == "spectral", "patterns bound one output")
+    need(C == 1 or kind in ("spectral", "shared"), "patterns bound one output")
     (N, r), active = R.shape, all_patterns(R)
     lost += ((r + 1) * PARALLEL + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one
+    if kind == "shared":
+        return by_shared(R, H, active, proof) + lost, ""
     if kind == "spectral":
         return over_spectra(((H * a[:, None]).T @ R for a in active), enough - lost) + lost, ""
     return over_patterns(R, H, active, enough - lost) + lost, ""
@@ -1002,12 +1075,14 @@ def layer_of(network: Document, kinds: Any, e: Document, rows: Array, count: Arr
         return np.array(np.zeros(np.abs(shape)) if given is None else given, dtype=float).reshape(shape)
 
     if kind == "deep":
-        need(network["activation"] == "linear" and network["depth"] == 2, "the model is no linear one of two layers")
+        L, F, penalty = e["options"].get("depth", 2), rows.reshape(len(rows), -1), 0.0
+        need(network["activation"] == "linear" and network["depth"] == L, f"the model is no linear one of {L} layers")
         need(weights.get("whitening") is None, "the model whitens its inputs")
-        first = array("layer_1", network["n_inputs"], -1)
-        second = array("layer_2", first.shape[1], network["n_outputs"])
-        need(not array("bias_1", first.shape[1]).any(), "the model has hidden biases")
-        return rows.reshape(len(rows), -1) @ first @ second, 0.5 * float((first**2).sum() + (second**2).sum())
+        for k in range(1, L + 1):
+            layer = array(f"layer_{k}", F.shape[1], network["n_outputs"] if k == L else -1)
+            need(k == L or not array(f"bias_{k}", layer.shape[1]).any(), "the model has hidden biases")
+            F, penalty = F @ layer, penalty + 0.5 * float((layer**2).sum())
+        return F, penalty
     d, C = network["n_inputs"], network["n_outputs"]
     need(rows.shape[1:] == (d,), "the model takes other inputs than the data")
     if gated:
@@ -1049,7 +1124,7 @@ def evaluate(network: Document, e: Document, X: Array, Y: Array, count: Array, A
     name, o, intercept = e["architecture"], e["options"], "intercept"
     kinds: Any = ("batch_norm",) if name == "batch_norm" or o.get("batch_norm") else ("two_layer", "gated")
     if name.startswith("linear"):
-        kinds, intercept = ("deep",), "bias_2"
+        kinds, intercept = ("deep",), f"bias_{o.get('depth', 2)}"
     holder, which = network.get("weights", network), slice(None) if A is None else A[0]
     if name == "parallel":
         need(network["kind"] == name, f"the model is of the kind {network['kind']!r}")
@@ -1122,9 +1197,11 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     if o.get("position") == "after":  # where scales are free, and exact
         s = 2.0 ** round(math.log2(s))
     power, t, shift = POWERS.get(loss["name"], 0), 1.0, np.zeros(Y.shape[1])
+    chains = o.get("depth", 2) > 2  # in the units of the data
+    s = 1.0 if chains else s
     if loss["name"] in POWERS:
         shift = np.where(np.ptp(Y, axis=0) > 0, w @ Y, Y[0]) if e["fit_intercept"] else shift
-        t = math.hypot(*(np.sqrt(w)[:, None] * (Y - shift)).ravel()) or 1.0
+        t = 1.0 if chains else math.hypot(*(np.sqrt(w)[:, None] * (Y - shift)).ravel()) or 1.0
     natural = {key: value / t if key in LENGTHS else value for key, value in loss.items()}
     Yn, Mn, strength = (Y - shift) / t, M / s, beta * t ** (1 - power) / s
     V, rho, moved = into_domain(natural, V, Yn, w, e["fit_intercept"])
@@ -1149,6 +1226,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     need(scale >= 0 and math.isfinite(g), "the dual constraint is not bounded, or the multiple of V is negative")
     multiple = min(scale, strength * (1 - 8 * U) / g) if g > 0 else scale
     proven = dual_value(natural, multiple * V, Yn, w, max(multiple, 1.0) * rho) * t**power
+    if chains:
+        proven = max(0.0, by_chains(e, X, Mn, natural, Yn, w, beta))
     enough = proven >= lower - RTOL * abs(lower) - 1e-13 * t**power
     need(enough, f"the proof shows a lower bound of {proven:.9g}, the claim is {lower:.9g}")
     g *= unit

@@ -13,7 +13,7 @@ from bidual._util.typing import Array
 from bidual.bounds import Certificate, joined_scope
 from bidual.bounds.evidence import Evidence
 from bidual.bounds.stored import GateProof
-from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, FilterSet, LinearSet, window_of
+from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, ChainSet, FilterSet, LinearSet, window_of
 from bidual.models import Model, as_network
 from bidual.networks import GatedNetwork, Network
 from bidual.splines.problem import KinkProof  # noqa: F401  (certificates of splines name its kind)
@@ -87,9 +87,13 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
     if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
         tensors = evidence.architecture == LINEAR_CONV
         objective = Objective(evidence.loss, certificate.beta, bias=False, fit_intercept=evidence.fit_intercept)
-        if evidence.bias is not False or not (tensors or evidence.options == {"depth": 2}):
-            raise ValueError("linear networks have two layers, or filters, and no hidden biases")
+        depth: Any = evidence.options.get("depth")
+        layers = set(evidence.options) == {"depth"} and type(depth) is int and depth >= 2
+        if evidence.bias is not False or not (tensors or layers):
+            raise ValueError("linear networks have two layers or more, or filters, and no hidden biases")
         kind = partial(FilterSet.with_window, window_of(evidence.options, np.ndim(X))) if tensors else LinearSet.of
+        if not tensors and depth != 2:
+            kind = partial(ChainSet.with_depth, depth)
     else:
         kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
     if evidence.bias == "free":

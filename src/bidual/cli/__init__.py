@@ -33,7 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     A command line that makes no sense raises ``SystemExit(2)``, as argparse does.
     """
     parser = make_parser()
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    empty = next((word for word in words if word.startswith("--") and word.endswith("=--")), None)
+    if empty is not None:  # argparse would make an empty list of it
+        parser.error(f"argument {empty[:-3]}: expected one argument, got '--'")
+    args = parser.parse_args(words)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one

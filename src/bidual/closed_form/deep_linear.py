@@ -69,7 +69,7 @@ def solve_linear(problem: LinearProblem, beta: float, depth: int, options: Linea
     if problem.B.shape[1] == 1:
         return _one_output(problem, beta, depth)
     if depth == 2:
-        return _nuclear(problem, beta, options)
+        return nuclear(problem, beta, options)
     return _local(problem, beta, depth, options)
 
 
@@ -116,7 +116,8 @@ def _one_output(problem: LinearProblem, beta: float, depth: int) -> LinearSoluti
     return LinearSolution(Z, best.lower_bound, "branch and bound along the ridge path")
 
 
-def _nuclear(problem: LinearProblem, beta: float, options: LinearOptions) -> LinearSolution:
+def nuclear(problem: LinearProblem, beta: float, options: LinearOptions) -> LinearSolution:
+    """The network of two layers: the nuclear norm in place of the penalty."""
     start, _ = separable(problem, beta, 2)
     Z, n_iter = proximal_gradient(problem, beta, 2, start, options.tol, options.max_iter)
     return LinearSolution(Z, problem.dual_bound(Z, beta), "dual of the nuclear norm", n_iter)
@@ -128,11 +129,11 @@ def _local(problem: LinearProblem, beta: float, depth: int, options: LinearOptio
     No singular value of an optimum exceeds the R of :func:`reach`, and :math:`\sigma^{2/L} \ge R^{2/L-1} \sigma` up to
     there: the two-layer problem with :math:`\tfrac L2 R^{2/L-1} \beta` in place of beta bounds this one from below.
     """
-    starts = [separable(problem, beta, depth)[0], problem.B / problem.S, _nuclear(problem, beta, options).Z]
+    starts = [separable(problem, beta, depth)[0], problem.B / problem.S, nuclear(problem, beta, options).Z]
     ends = [proximal_gradient(problem, beta, depth, Z, options.tol, options.max_iter) for Z in starts]
     Z = min((Z for Z, _ in ends), key=lambda Z: problem.objective(Z, beta, depth))
     most = reach(problem.objective(Z, beta, depth) - problem.constant, beta, depth)
-    relaxed = _nuclear(problem, 0.5 * depth * most ** (2.0 / depth - 1.0) * beta, options)
+    relaxed = nuclear(problem, 0.5 * depth * most ** (2.0 / depth - 1.0) * beta, options)
     return LinearSolution(Z, relaxed.lower_bound, "chord of the penalty, which is not convex", sum(k for _, k in ends))
 
 

@@ -29,7 +29,7 @@ from bidual._util.progress import closed, note
 from bidual._util.status import Status
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import watching
-from bidual.bounds import relative_gap
+from bidual.bounds import ByFormula, relative_gap
 from bidual.networks import ConvolutionalNetwork, DeepNetwork
 
 #: Seconds between two lines of progress.
@@ -180,8 +180,7 @@ class Fit:
     Z: FloatArray
     intercept: FloatArray
     proving: tuple[FloatArray, FloatArray]
-    lower_bound: float
-    oracle: float
+    bound: ByFormula
     n_iter: int
     status: str
 
@@ -225,25 +224,27 @@ def fit_filters(
     # inner products of n terms, and an SVD, are right up to this
     rounding = 8 * (len(X) + 64) * float(np.finfo(float).eps) * size
 
-    def bound(R: FloatArray) -> tuple[float, float]:
+    def bound(R: FloatArray) -> ByFormula:
         if fit_intercept:  # a free intercept asks for multipliers without mean
             R = R - root * (root[:, 0] @ R)
         along, square = float((R * Y).sum()), float((R**2).sum())
-        G = filters.dual_norm(filters.adjoint(X.T @ R)) + rounding * np.sqrt(square)
+        norm, off = filters.dual_norm(filters.adjoint(X.T @ R)), rounding * float(np.sqrt(square))
+        attained, G = max(0.0, norm - off), norm + off
         if square == 0.0:
-            return 0.0, G
+            return ByFormula(0.0, attained, G)
         c = min(max(along / square, 0.0), beta / G if G > 0 else np.inf)
         terms = (c * along, -0.5 * c**2 * square)
-        return sum(terms) - 32 * float(np.finfo(float).eps) * sum(map(abs, terms)), G
+        value = sum(terms) - 32 * float(np.finfo(float).eps) * sum(map(abs, terms))
+        return ByFormula(value, attained, G)
 
     Z = np.zeros_like(filters.adjoint(np.zeros((X.shape[1], C))))
     ahead, F, F_ahead = Z, np.zeros_like(Y), np.zeros_like(Y)
     momentum, value = 1.0, 0.5 * float((Y**2).sum())
-    proving, (best, oracle) = Z, bound(Y)
+    proving, best = Z, bound(Y)
     status: str = Status.MAX_ITER
     k, reported = 0, -np.inf
     with watching(time_limit) as watch:
-        while k < max_iter and value - best > tol * value:
+        while k < max_iter and value - best.value > tol * value:
             elapsed = time.perf_counter() - began
             if watch.late():
                 status = watch.status
@@ -262,22 +263,22 @@ def fit_filters(
             Z, F, value, momentum = new, F_new, new_value, faster
             if k % _EVERY == 0 or still:
                 found = bound(Y - F)
-                if found > (best, oracle):
-                    proving, (best, oracle) = Z, found
+                if found.value > best.value:
+                    proving, best = Z, found
                 if verbose and elapsed - reported > _REPORT:
-                    reported, gap = elapsed, relative_gap(value, best)
+                    reported, gap = elapsed, relative_gap(value, best.value)
                     note(f"{elapsed:8.2f} s  {k:6d} steps  objective {value:.8g}  gap {gap:.1e}", closed(gap, tol))
             if still:
                 status = Status.STALLED
                 break
         else:
-            status = Status.CONVERGED if value - best <= tol * value else status
+            status = Status.CONVERGED if value - best.value <= tol * value else status
     if k % _EVERY and status != Status.CONVERGED:  # the last steps deserve a bound too
         found = bound(Y - F)
-        if found > (best, oracle):
-            proving, (best, oracle) = Z, found
+        if found.value > best.value:
+            proving, best = Z, found
 
     def intercept(Z: FloatArray) -> FloatArray:
         return np.asarray(mean_y - mean_x @ filters.coef(Z))
 
-    return Fit(Z, intercept(Z), (proving, intercept(proving)), best, oracle, k, status)
+    return Fit(Z, intercept(Z), (proving, intercept(proving)), best, k, status)

@@ -48,6 +48,35 @@ def rank_one_factor(X: FloatArray, *, signed: bool = False) -> tuple[FloatArray,
     return (x if signed else np.maximum(x, 0.0)), a
 
 
+def distances(X: FloatArray, x: FloatArray, a: FloatArray) -> FloatArray:
+    r"""How far rows are from :math:`\hat x a^T`, at most: exactly zero for one column, else with rounding.
+
+    A network without hidden biases, or with them in the last hidden layer, whose layers have the product R of norms is
+    R-Lipschitz: it can tell rows from their multiples of a by R times this. For tiny beta that is not little.
+    """
+    off = np.linalg.norm(X - x[:, None] * a, axis=1)
+    return off if X.shape[1] == 1 else off * (1.0 + 8 * _EPS) + 8 * X.shape[1] * _EPS * np.linalg.norm(X, axis=1)
+
+
+def _gain(
+    loss: Loss, X: FloatArray, Y: FloatArray, w: FloatArray, off: FloatArray, steep: float, value: float
+) -> float:
+    r"""What R-Lipschitz networks no worse than ``value`` may gain from rows that are off their line, R = ``steep``.
+
+    The loss of the outputs on the line is larger by at most :math:`\delta (\sqrt{2 L} + \delta / 2)` with
+    :math:`\delta^2 = \sum_i w_i R^2 e_i^2`, if it is squared, and by the largest slope that a convex loss has between
+    the largest outputs, :math:`\pm R \|x_i\|`, otherwise.
+    """
+    if not off.any():
+        return 0.0
+    if type(loss) is Squared:
+        change = steep * float(np.sqrt(w @ off**2))
+        return change * (float(np.sqrt(2.0 * value)) + 0.5 * change) * (1.0 + 1e-12)
+    most = (steep * (np.linalg.norm(X, axis=1) + off))[:, None]
+    slopes = np.maximum(*(np.abs(loss.row_gradients(side * most, Y)) for side in (1.0, -1.0)))[:, 0]
+    return float(steep * ((w * slopes) @ off)) * (1.0 + 1e-12)
+
+
 def train_rank_one(
     X: FloatArray,
     Y: FloatArray,
@@ -90,7 +119,7 @@ def train_rank_one(
     else:
         raise ValueError(f"rank-one data with several outputs are solved for the squared loss only, not {loss.name!r}")
     if beta == 0:
-        best, q = _exact_fit(x, Y, w, candidates[0], depth), candidates[0]
+        best, q = _exact_fit(X, x, Y, w, candidates[0], depth), candidates[0]
         proven = best.lower_bound
     else:
         solved = []
@@ -99,6 +128,9 @@ def train_rank_one(
             solved.append((minimise_chain(curve, beta, depth, reach(curve(0.0)[0], beta, depth)), q))
         best, q = min(solved, key=lambda pair: pair[0].value)
         proven = min(point.lower_bound for point, _ in solved)
+        steep = reach(best.value, beta, depth) * (1.0 + 64 * depth * _EPS)
+        gain = _gain(loss, X, Y, w, distances(X, x, a), steep, best.value)
+        proven = max(0.0, proven - gain) if np.isfinite(gain) else 0.0
     network = DeepNetwork(aligned_layers(a[:, None], np.array([best.s]), q[None, :], depth, widths))
     objective = network.penalty()
     if beta > 0:
@@ -109,12 +141,17 @@ def train_rank_one(
     )
 
 
-def _exact_fit(x: FloatArray, Y: FloatArray, w: FloatArray, q: FloatArray, depth: int) -> ScalarMinimum:
+def _exact_fit(X: FloatArray, x: FloatArray, Y: FloatArray, w: FloatArray, q: FloatArray, depth: int) -> ScalarMinimum:
+    r"""The chain through the targets; no network is cheaper, as its layers multiply by at least
+    :math:`\max_i \|y_i\| / \|x_i\|`.
+    """
     s = float(((w * x) @ Y) @ q) / float(w @ x**2)
     if np.abs(s * x[:, None] * q - Y).max() > 1e-9 * np.abs(Y).max():
         raise ValueError("beta=0 asks for an exact fit, but without biases only multiples of c can be fitted")
-    cost = chain_cost(s, depth)
-    return ScalarMinimum(s, cost, cost * (1.0 - 64 * _EPS))
+    sizes, lengths = np.linalg.norm(Y, axis=1), np.linalg.norm(X, axis=1)
+    least = float((sizes[lengths > 0] / lengths[lengths > 0]).max(initial=0.0))
+    # the fit is one up to a tolerance: its own cost may be less than that of an exact one
+    return ScalarMinimum(s, chain_cost(s, depth), chain_cost(min(least, s), depth) * (1.0 - (64 + X.shape[1]) * _EPS))
 
 
 def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple[DeepNetwork, Certificate]:
@@ -148,6 +185,7 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     """
     began = time.perf_counter()
     x, a = rank_one_factor(X, signed=depth == 2)
+    away = distances(X, x, a)
     x, row, inverse = np.unique(x, return_index=True, return_inverse=True)
     if np.abs(y[row][inverse] - y).max() > 1e-9 * np.abs(y).max():
         raise ValueError("equal rows have different targets: nothing can fit both")
@@ -174,7 +212,12 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     biases = [*[None] * (depth - 2), -side * start * tau * root, y[:1] - first]
     network = DeepNetwork([*layers, (np.sign(kappa) * root)[:, None]], biases)
     least = float(np.abs(delta).sum()) + max(m_0 + np.minimum(delta, 0).sum(), -m_0 - np.maximum(delta, 0).sum(), 0.0)
-    proven = chain_cost(least, depth) * (1.0 - (64 + len(x)) * _EPS)
+    # On the line a network computes the spline only up to its Lipschitz constant, at most the total, times the
+    # distances from it; these change slopes by ``blur`` times the total in all, so that total * (1 + blur) >= least.
+    off = np.zeros_like(x)
+    np.maximum.at(off, inverse.ravel(), away)
+    blur = 5.0 * float(((off[1:] + off[:-1]) / np.diff(x)).sum())
+    proven = chain_cost(least / (1.0 + blur), depth) * (1.0 - (64 + len(x)) * _EPS)
     method = "closed form: variation of the slope"
     return network, Certificate.of(
         network.penalty(), ByFormula(proven), scope="global", beta=0.0, loss="squared", method=method, began=began

@@ -28,6 +28,8 @@ from bidual.estimators.regressor import ReLURegressor
 from bidual.losses import Loss
 from bidual.training.paths import beta_grid, fixed_seed, trace
 
+#: Processes that no machine has: more is a slip.
+_MOST_JOBS = 10_000
 #: Parameters of the cross-validation itself; the others are those of the plain estimator.
 _OWN = ("betas", "n_betas", "beta_min_ratio", "cv", "scoring", "n_jobs", "one_standard_error")
 
@@ -66,6 +68,8 @@ class CrossValidated(BaseReLU):
         data = plain._pose(X, y, sample_weight)  # validates everything before any work
         if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {shown(self.n_jobs)}")
+        if self.n_jobs is not None and abs(int(self.n_jobs)) > _MOST_JOBS:
+            raise ValueError(f"n_jobs must be at most {_MOST_JOBS}, got {shown(self.n_jobs)}")
         betas = beta_grid(data, self.betas, self.n_betas, self.beta_min_ratio, plain._how()["options"])
         X, y, groups = indexable(X, y, groups)
         weight = None if sample_weight is None else check_weights(sample_weight, X)

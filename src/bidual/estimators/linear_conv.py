@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -16,7 +15,7 @@ from bidual._util.patches import Sizes, Window, check_sizes
 from bidual._util.progress import task
 from bidual._util.ranges import check_range
 from bidual._util.typing import Array, FloatArray
-from bidual.bounds import ByFormula, Certificate
+from bidual.bounds import Certificate
 from bidual.closed_form.linear_conv import Filters, FourierFilters, fit_filters
 from bidual.estimators.certified import Certified, Numbers
 from bidual.networks import ConvolutionalNetwork
@@ -151,20 +150,19 @@ class LinearConvRegressor(Numbers, Certified):
             (coef[0], float(found.intercept[0])) if self._single else (coef, np.asarray(found.intercept))
         )
         objective = self.network_.objective(X, Y, beta=beta, sample_weight=w)
-        self.certificate_ = Certificate.of(
+        certificate = Certificate.of(
             objective,
-            ByFormula(found.lower_bound, found.oracle, found.oracle),
+            found.bound,
             scope="global",
             beta=beta,
             loss="squared",
             method=f"multipliers of the {'Fourier' if isinstance(filters, FourierFilters) else 'nuclear norm'} program",
             began=began,
         )
-        from bidual.certification.linear_set import filter_evidence
+        from bidual.certification.linear_set import prove_filters
 
         proving = filters.network(*found.proving)
-        evidence = filter_evidence(proving, X, Y, sample_weight, bool(self.fit_intercept), self.certificate_)
-        self.certificate_ = replace(self.certificate_, evidence=evidence)
+        self.certificate_ = prove_filters(certificate, proving, X, Y, sample_weight, bool(self.fit_intercept))
         self._warn_unless(self.tol, found.status, "raise max_iter or time_limit, or centre and scale X")
         return self
 

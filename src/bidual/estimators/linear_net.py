@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -103,7 +102,7 @@ class LinearNetRegressor(Numbers, Certified):
         if sample_weight is not None:
             sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
         with watching() as watch:
-            self.network_, self.certificate_, self.n_iter_ = train_linear(
+            self.network_, certificate, self.n_iter_ = train_linear(
                 X,
                 np.asarray(y, dtype=np.float64).reshape(len(X), -1),
                 beta=float(self.beta),
@@ -114,11 +113,10 @@ class LinearNetRegressor(Numbers, Certified):
                 options=LinearOptions(self.tol, self.max_iter),
             )
         self.status_ = watch.status if watch.interrupted else "solved"
-        from bidual.certification.linear_set import linear_evidence
+        from bidual.certification.linear_set import prove_linear
 
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        evidence = linear_evidence(self.network_, X, Y, sample_weight, bool(self.fit_intercept), self.certificate_)
-        self.certificate_ = replace(self.certificate_, evidence=evidence)
+        self.certificate_ = prove_linear(certificate, self.network_, X, Y, sample_weight, bool(self.fit_intercept))
         self._single = np.ndim(y) == 1
         W, b = np.linalg.multi_dot(self.network_.layers), self.network_.biases[-1]
         b = np.zeros(W.shape[1]) if b is None else b

@@ -42,7 +42,8 @@ class ReLURegressor(Numbers, BaseReLU):
     method : {"adaptive", "exact", "sampled", "closed_form", "cutting_plane", "cutting_plane_l1"}, default="adaptive"
         "adaptive" finds the activation patterns by itself (column generation); its gap rests on an audited local
         search, and is proven where the patterns are few. "exact" enumerates every pattern (small rank only) and
-        proves global optimality; "sampled" solves the convex program on random patterns. "closed_form" insists on the
+        proves global optimality (several outputs: it generates hidden directions until branch and bound proves it);
+        "sampled" solves the convex program on random patterns. "closed_form" insists on the
         formulas that exist for whitened rows and for batch normalisation on few rows (:mod:`bidual.closed_form`),
         which "adaptive" uses by itself where they hold.
         "cutting_plane" is the method of 004 with the spike-free relaxation (:mod:`bidual.solvers.cutting_plane`): fast

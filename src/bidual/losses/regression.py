@@ -99,6 +99,9 @@ class Huber(RegressionLoss):
         return DualBox(np.full(Y.shape, -self.delta), np.full(Y.shape, self.delta), 1.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        if self.delta**2 * w.min() >= float(w @ (Y**2).sum(axis=1)):
+            # no network better than zero has so large a residual, and a large delta is hard on conic solvers
+            return Squared().cone_form(Y, w)
         # e = a + b - c with b, c >= 0: cost a^2/2 + delta (b + c).
         k = Y.size
         W, eye, zero = _entrywise(w, Y), sp.eye_array(k), sp.csc_array((k, k))

@@ -124,8 +124,10 @@ class DeepNetwork(Network):
     @classmethod
     def _rebuild(cls, data: dict[str, Any]) -> DeepNetwork:
         w, numbers = data["weights"], range(1, data["depth"] + 1)
+        # a matrix without rows has lost its number of columns: one layer without neurons is followed by such
+        empty = [np.zeros((0, data["n_outputs"] if k == data["depth"] else 0)) for k in numbers]
         return cls(
-            layers=[w[f"layer_{k}"] for k in numbers],
+            layers=[empty[k - 1] if w[f"layer_{k}"] == [] else w[f"layer_{k}"] for k in numbers],
             biases=[w[f"bias_{k}"] for k in numbers],
             activation=data["activation"],
             whitening=w["whitening"],

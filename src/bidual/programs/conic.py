@@ -6,7 +6,7 @@ For patterns :math:`D_1, \dots, D_P`, signs :math:`s = \pm 1` and outputs c, 003
           \quad \text{s.t.} \quad (2 D_i - I) M z_{isc} \ge 0.
 
 With one output this is the exact program of the papers. With several, every neuron feeds one output: a
-restriction, so that its value is an upper bound for vector outputs.
+restriction, so that its value is an upper bound for vector outputs; :mod:`bidual.programs.shared` has the others.
 
 The blocks come from the atoms (:mod:`bidual.atoms.blocks`), whose order of coordinates the variables of a group share:
 for batch normalisation after the ReLU this is 000 Theorem 6.1, for branches 002 Theorem 1.
@@ -15,8 +15,11 @@ for batch normalisation after the ReLU this is 000 Theorem 6.1, for branches 002
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import clarabel
 import numpy as np
@@ -44,6 +47,10 @@ _STATUS = {
     "InsufficientProgress": Status.STALLED,
     "CallbackTerminated": Status.INTERRUPTED,
 }
+
+
+class ConicFailure(RuntimeError):
+    """The conic solver has no answer: numbers of too many sizes."""
 
 
 class InfeasibleError(ValueError):
@@ -74,79 +81,72 @@ class ConicResult:
     iterations: int
 
 
-class FiniteProgram:
-    """The convex program of a problem on fixed patterns.
+class ConicProgram(ABC):
+    r"""A loss of blocks that are linear in their weights, each charged by its norm and kept in a cone.
 
-    Parameters
-    ----------
-    problem : Problem
-    blocks : Blocks
-        Its atoms on cells, ``problem.atoms.blocks(cells)``.
+    .. math:: \min_{z, b} \; L(K z + 1 b^T) + \beta \sum_k \|z_k\| \quad \text{s.t.} \quad G z \ge 0.
     """
 
-    def __init__(self, problem: Problem, blocks: Blocks) -> None:
-        self.problem, self.blocks = problem, blocks
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
         # The solver's tolerances are absolute below one, so that it is given the objective in units of beta.
         self.unit = 1.0 / float(np.clip(problem.beta, 1e-9, 1e9))
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Shape of the block weights: signs, outputs, patterns, coordinates."""
-        return 2, self.problem.n_outputs, len(self.blocks), self.blocks.size
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the weights: groups of blocks, blocks, coordinates."""
+
+    @abstractmethod
+    def fit(self) -> sp.csc_array:
+        """K, ``(n C, weights)``; in every group coordinate k of block i is column ``k P + i``."""
+
+    @abstractmethod
+    def cone_rows(self) -> sp.csc_array:
+        """G, ``(Q, weights)``."""
+
+    @abstractmethod
+    def outputs(self, Z: FloatArray, intercept: FloatArray) -> FloatArray:
+        """What blocks with these weights add up to, ``(n, C)``."""
+
+    @property
+    def charged(self) -> BoolArray | None:
+        """Coordinates of each block of a group that its cost counts; None means all of them."""
+        return None
 
     @property
     def n_free(self) -> int:
         """Free intercepts. A coupled loss does not see a shift of all outputs, so that one of them stays zero."""
         return (self.problem.n_outputs - self.problem.loss.coupled) * self.problem.fit_intercept
 
-    def memory(self) -> int:
-        """Estimated bytes that assembling and factorising will take."""
-        signs, C, P, r = self.shape
-        n = len(self.problem.Y)
-        entries = signs * C * r * (self.blocks.n_entries + len(self.blocks.cone_pairs[0]) + 2 * P)
-        # Copies of the constraint matrix (ours, the solver's, its scaled one, the KKT matrix) and the factor, in
-        # which the output rows fill up: r n for every block, and a dense triangle.
-        return 16 * (4 * entries + signs * C * P * r * (r + n) + (n * C) ** 2 // 2)
+    def costs(self, Z: FloatArray) -> FloatArray:
+        """What each block costs, of the shape of Z without its last axis."""
+        return np.linalg.norm(Z if self.charged is None else Z * self.charged, axis=-1)
 
+    @abstractmethod
     def check_memory(self, available: int | None = None) -> None:
         """Refuse, with the numbers, a program that will not fit."""
-        _, C, P, r = self.shape
-        require_memory(
-            self.memory(),
-            f"the convex program on {P:,} patterns ({2 * C * P * r:,} variables, "
-            f"{2 * C * len(self.blocks.cone_pairs[0]):,} cone rows)",
-            "Use method='sampled' with a smaller n_patterns, or fewer rows or columns",
-            available,
-        )
-
-    def costs(self, Z: FloatArray) -> FloatArray:
-        """What each block costs, ``(2, C, P)``."""
-        charged = self.blocks.charged
-        return np.linalg.norm(Z if charged is None else Z * charged, axis=-1)
 
     # ---- assembly ------------------------------------------------------------------------------
 
-    def assemble(
-        self, form: ConeForm, K: sp.csc_array, G: sp.csc_array
-    ) -> tuple[sp.csc_array, FloatArray, sp.csc_array, FloatArray, list[object]]:
+    def assemble(self, form: ConeForm) -> tuple[sp.csc_array, FloatArray, sp.csc_array, FloatArray, list[object]]:
         """Clarabel's ``P, q, A, b, cones`` for variables ``[e, t, z groups, norms, intercept]``."""
         problem = self.problem
-        signs, C, P, r = self.shape
-        groups, size = signs * C, P * r
-        nC, Q = problem.Y.size, G.shape[0]
-        n_t = len(form.linear_t)
+        *lead, P, r = self.shape
+        groups, C = int(np.prod(lead, dtype=np.int64)), problem.n_outputs
+        nC, n_t, n_z, n_free = problem.Y.size, len(form.linear_t), groups * P * r, self.n_free
         # F = offset + e as rows of the equality: -e + K z + 1 b = offset.
-        spread = [_to_output(K, c, C) for c in range(C)]
-        fit = sp.hstack([*spread, *(-k for k in spread)], format="csc")
-        norms = sp.csc_array((nC, groups * P))
-        intercept = sp.csc_array(sp.kron(np.ones((len(problem.Y), 1)), sp.eye_array(C, self.n_free)))
-        equality = [-sp.eye_array(nC, format="csc"), sp.csc_array((nC, n_t)), fit, norms]
+        equality = [
+            -sp.eye_array(nC, format="csc"),
+            sp.csc_array((nC, n_t)),
+            self.fit(),
+            sp.csc_array((nC, groups * P)),
+        ]
         if problem.fit_intercept:
-            equality.append(intercept)
+            equality.append(sp.csc_array(sp.kron(np.ones((len(problem.Y), 1)), sp.eye_array(C, n_free))))
         A_rows = [sp.hstack(equality, format="csc")]
         b = [form.offset.ravel()]
         cones: list[object] = [clarabel.ZeroConeT(nC)]
-        n_z, n_free = groups * size, self.n_free
 
         def pad(left: sp.csc_array | None, z: sp.csc_array | None, tau: sp.csc_array | None, k: int) -> sp.csc_array:
             """A row block with zeros where a part is absent."""
@@ -165,11 +165,12 @@ class FiniteProgram:
             b.append(form.h)
             for kind, count in form.cones:
                 cones += _CONES[kind](count)
-        if Q:
-            A_rows.append(pad(None, sp.block_diag([-G] * groups, format="csc"), None, groups * Q))
-            b.append(np.zeros(groups * Q))
-            cones.append(clarabel.NonnegativeConeT(groups * Q))
-        A_rows.append(pad(None, *_norm_cones(groups, P, r, self.blocks.charged), groups * P * (r + 1)))
+        G = self.cone_rows()
+        if Q := G.shape[0]:
+            A_rows.append(pad(None, -G, None, Q))
+            b.append(np.zeros(Q))
+            cones.append(clarabel.NonnegativeConeT(Q))
+        A_rows.append(pad(None, *_norm_cones(groups, P, r, self.charged), groups * P * (r + 1)))
         b.append(np.zeros(groups * P * (r + 1)))
         cones += [clarabel.SecondOrderConeT(r + 1)] * (groups * P)
 
@@ -205,9 +206,9 @@ class FiniteProgram:
         ``stop`` is asked after every iteration; when it says True the iterate at hand is returned.
         """
         began = time.perf_counter()
-        signs, C, P, r = self.shape
-        K, G = self.blocks.design(), self.blocks.cone_matrix()
-        quadratic, linear, A, b, cones = self.assemble(form, K, G)
+        *lead, P, r = self.shape
+        C = self.problem.n_outputs
+        quadratic, linear, A, b, cones = self.assemble(form)
         settings = clarabel.DefaultSettings()
         settings.verbose = verbose > 1
         settings.max_iter = max_iter
@@ -223,26 +224,97 @@ class FiniteProgram:
         word = str(solution.status).split(".")[-1]
         if "PrimalInfeasible" in word:
             raise InfeasibleError(
-                f"no network fits these data exactly on the {P} activation patterns in use: equal inputs with "
+                f"no network fits these data exactly on the {P} {self.what} in use: equal inputs with "
                 "different targets cannot be interpolated, and without bias the network is zero at zero. Use beta > 0"
             )
         x, y = np.array(solution.x), np.array(solution.z)
         if word not in _STATUS or not (np.isfinite(x).all() and np.isfinite(y).all()):
-            raise RuntimeError(
+            raise ConicFailure(
                 f"the conic solver stopped with status {word}; the data may be badly scaled (standardise the "
                 "columns), or beta far too small"
             )
-        nC, n_t, groups = self.problem.Y.size, len(form.linear_t), signs * C
-        z = x[nC + n_t : nC + n_t + groups * P * r].reshape(signs, C, r, P).swapaxes(2, 3)
+        nC, n_t, size = self.problem.Y.size, len(form.linear_t), int(np.prod(self.shape, dtype=np.int64))
+        z = x[nC + n_t : nC + n_t + size].reshape(*lead, r, P).swapaxes(-1, -2)
         start = nC + len(form.h)
+        norms = size + size // r if r else 0  # rows of the norms' cones, which come last
         return ConicResult(
             Z=np.ascontiguousarray(z),
             intercept=np.concatenate([x[len(x) - self.n_free :], np.zeros(C - self.n_free)]),
             V=-y[:nC].reshape(-1, C) / self.unit,
-            cone_multipliers=y[start : start + groups * G.shape[0]].reshape(signs, C, -1) / self.unit,
+            cone_multipliers=y[start : len(y) - norms].reshape(*lead, -1) / self.unit,
             status=_STATUS[word],
             iterations=int(solution.iterations),
         )
+
+    #: What the blocks stand for.
+    what: ClassVar[str]
+
+
+class FiniteProgram(ConicProgram):
+    """The convex program of a problem on fixed patterns.
+
+    Parameters
+    ----------
+    problem : Problem
+    blocks : Blocks
+        Its atoms on cells, ``problem.atoms.blocks(cells)``.
+    """
+
+    what = "activation patterns"
+
+    def __init__(self, problem: Problem, blocks: Blocks) -> None:
+        super().__init__(problem)
+        self.blocks = blocks
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape of the block weights: signs, outputs, patterns, coordinates."""
+        return 2, self.problem.n_outputs, len(self.blocks), self.blocks.size
+
+    def memory(self) -> int:
+        """Estimated bytes that assembling and factorising will take."""
+        signs, C, P, r = self.shape
+        n = len(self.problem.Y)
+        entries = signs * C * r * (self.blocks.n_entries + len(self.blocks.cone_pairs[0]) + 2 * P)
+        # Copies of the constraint matrix (ours, the solver's, its scaled one, the KKT matrix) and the factor, in
+        # which the output rows fill up: r n for every block, and a dense triangle.
+        return 16 * (4 * entries + signs * C * P * r * (r + n) + (n * C) ** 2 // 2)
+
+    def check_memory(self, available: int | None = None) -> None:
+        """Refuse, with the numbers, a program that will not fit."""
+        _, C, P, r = self.shape
+        require_memory(
+            self.memory(),
+            f"the convex program on {P:,} patterns ({2 * C * P * r:,} variables, "
+            f"{2 * C * len(self.blocks.cone_pairs[0]):,} cone rows)",
+            "Use method='sampled' with a smaller n_patterns, or fewer rows or columns",
+            available,
+        )
+
+    @property
+    def charged(self) -> BoolArray | None:
+        """See :class:`bidual.atoms.blocks.Blocks`."""
+        return self.blocks.charged
+
+    @cached_property
+    def _design(self) -> sp.csc_array:
+        return self.blocks.design()
+
+    def fit(self) -> sp.csc_array:
+        """The design of the blocks on every output, with both signs."""
+        C = self.problem.n_outputs
+        spread = [_to_output(self._design, c, C) for c in range(C)]
+        return sp.hstack([*spread, *(-k for k in spread)], format="csc")
+
+    def cone_rows(self) -> sp.csc_array:
+        """Those of the blocks, for all signs and outputs."""
+        signs, C, *_ = self.shape
+        return sp.csc_array(sp.block_diag([self.blocks.cone_matrix()] * (signs * C), format="csc"))
+
+    def outputs(self, Z: FloatArray, intercept: FloatArray) -> FloatArray:
+        """``(n, C)``."""
+        _, C, P, r = self.shape
+        return np.asarray(self._design @ (Z[0] - Z[1]).swapaxes(1, 2).reshape(C, r * P).T) + intercept
 
     # ---- what it means -------------------------------------------------------------------------
 
@@ -255,7 +327,7 @@ class FiniteProgram:
         signs, C, P, r = self.shape
         if self.blocks.charged is not None:  # multipliers of the solver leave the other coordinates only nearly free
             return np.full((signs, C, P), np.inf)
-        gradients = (self.blocks.design().T @ V).T.reshape(1, C, r, P)
+        gradients = (self._design.T @ V).T.reshape(1, C, r, P)
         multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
         normals = np.asarray(self.blocks.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
         return np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)

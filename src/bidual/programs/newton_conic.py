@@ -18,7 +18,7 @@ from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
 from bidual.losses import ConeForm
 from bidual.problem import Problem
-from bidual.programs.conic import ConicResult, FiniteProgram
+from bidual.programs.conic import ConicProgram, ConicResult
 
 #: Curvature, relative to the loss's largest, that the model has at least: flat rows would let it run away.
 FLOOR = 1e-7
@@ -29,7 +29,7 @@ ENOUGH, SHORTEST = 1e-4, 1e-8
 
 
 def newton(
-    program: FiniteProgram,
+    program: ConicProgram,
     solve: Callable[[ConeForm], ConicResult],
     start: ConicResult | None = None,
     *,
@@ -46,19 +46,13 @@ def newton(
             f"the loss {loss.name!r} has neither a cone form nor curvature: give it row_curvatures and smooth=True, or "
             "cone_form"
         )
-    K = program.blocks.design()
-    _, C, P, r = program.shape
     Z = np.zeros(program.shape) if start is None else start.Z
-    intercept = np.zeros(C) if start is None else start.intercept
-
-    def outputs(Z: FloatArray, intercept: FloatArray) -> FloatArray:
-        flat = (Z[0] - Z[1]).swapaxes(1, 2).reshape(C, r * P)
-        return np.asarray(K @ flat.T) + intercept
+    intercept = np.zeros(problem.n_outputs) if start is None else start.intercept
 
     def penalty(Z: FloatArray) -> float:
         return problem.beta * float(program.costs(Z).sum())
 
-    F = outputs(Z, intercept)
+    F = program.outputs(Z, intercept)
     value = problem.loss_value(F) + penalty(Z)
     iterations, status = 0, Status.MAX_ITER
     for _ in range(MAX_STEPS):
@@ -66,7 +60,7 @@ def newton(
         model, gradient = _model(problem, F)
         result = solve(model)
         iterations += result.iterations
-        F_new = outputs(result.Z, result.intercept)
+        F_new = program.outputs(result.Z, result.intercept)
         slope = float((gradient * (F_new - F)).sum()) + penalty(result.Z) - penalty(Z)
         step = 1.0
         while step > SHORTEST:

@@ -11,7 +11,7 @@ import numpy as np
 from bidual._util.typing import FloatArray
 from bidual.arrangements import Patterns
 from bidual.atoms import GatedNeurons, Neurons
-from bidual.atoms.abilities import WORDS, Ability, Needs, of_loss
+from bidual.atoms.abilities import WORDS, Needs, offered
 from bidual.bounds import Bound, relative_gap
 from bidual.problem import Problem
 
@@ -73,6 +73,8 @@ class Solution:
         Why the solver stopped, in words.
     directions : ndarray, shape (k, p), or None
         Hidden weights of neurons that came close to being of use; good starts for a similar problem.
+    proven : tuple of Bound and str, or None
+        Beside a bound by search: the best one of the same scope that was proven on the way, and how.
     """
 
     neurons: Neurons | GatedNeurons
@@ -84,6 +86,7 @@ class Solution:
     n_patterns: int | None = None
     history: list[HistoryEntry] = field(default_factory=list)
     directions: FloatArray | None = None
+    proven: tuple[Bound, str] | None = None
 
 
 class Solver(ABC):
@@ -107,7 +110,8 @@ class Solver(ABC):
     def solve(self, problem: Problem, options: Options) -> Solution:
         """Train; before any arithmetic, refuse what does not go together."""
         self.check_options(options)
-        lacking = [need for need in self.needs if not need & abilities_of(problem)]
+        there = problem.atoms.can | offered(problem.loss, problem.n_outputs, problem.fit_intercept)
+        lacking = [need for need in self.needs if not need & there]
         if lacking:
             words = " and ".join(" or ".join(WORDS[one] for one in sorted(need)) for need in lacking)
             raise ValueError(f"{self!r} needs {words}, which this problem does not have: use another method")
@@ -130,9 +134,3 @@ class Solver(ABC):
 
     def __repr__(self) -> str:
         return f"method={self.name!r}" if hasattr(self, "name") else type(self).__name__
-
-
-def abilities_of(problem: Problem) -> frozenset[Ability]:
-    """All that can be done with a problem."""
-    there: dict[Ability, bool] = {"one output": problem.n_outputs == 1, "no intercept": not problem.fit_intercept}
-    return problem.atoms.can | of_loss(problem.loss) | {ability for ability, holds in there.items() if holds}

@@ -19,7 +19,7 @@ from bidual.bounds.proof import NormProof
 from bidual.bounds.rowwise import RowwiseBounds
 from bidual.losses import ConeForm
 from bidual.problem import Problem
-from bidual.programs.conic import ConicResult, FiniteProgram
+from bidual.programs.conic import ConicProgram, ConicResult, FiniteProgram
 from bidual.programs.newton_conic import newton
 from bidual.solvers import cone_generation
 from bidual.solvers.base import Options, Solution
@@ -57,8 +57,13 @@ def solve_exact(problem: Problem, options: Options) -> Solution:
 
     With several outputs there is no such program (000 Theorem 2.3); see :meth:`Steps.several`.
     """
-    if problem.n_coefficients > 1 and problem.loss.finite:
+    if problem.n_coefficients > 1 and (problem.loss.finite or "ordinary neurons" in problem.atoms.can):
         return Steps.of(problem).several(options)
+    return solve_separate(problem, options)
+
+
+def solve_separate(problem: Problem, options: Options) -> Solution:
+    """The program on all patterns; of several outputs, each neuron feeds one."""
     run = Run.empty(problem, options)
     with watching(options.time_limit):
         patterns = problem.atoms.cells()
@@ -124,8 +129,8 @@ def _minimise(run: Run, patterns: Cells) -> None:
     bounds = cone_bounds(problem, patterns)
     _generate(run, patterns, bounds)
     # merged neurons may leave patterns that are a sample
-    neurons = reduce_neurons(problem, _repair(problem, run.neurons), merging=patterns.complete)
-    run.adopt(_repair(problem, neurons))
+    neurons = reduce_neurons(problem, repair(problem, run.neurons), merging=patterns.complete)
+    run.adopt(repair(problem, neurons))
     run.bound = _proven(bounds, run.bound)
     if problem.loss.smooth:
         V = problem.dual_point(-problem.loss.gradient(problem.outputs(run.neurons), problem.Y, problem.w))
@@ -203,7 +208,7 @@ def _proven(bounds: ConeBounds, best: Bound) -> Bound:
         return bound_by_norms(bounds.problem, best.V)
 
 
-def solve_program(program: FiniteProgram, log: Log) -> ConicResult:
+def solve_program(program: ConicProgram, log: Log) -> ConicResult:
     """By one cone program where the loss has that form, else, or if that stalls, by Newton steps."""
     program.check_memory()  # the conic solver would end the process
     loss = program.problem.loss
@@ -216,7 +221,7 @@ def solve_program(program: FiniteProgram, log: Log) -> ConicResult:
     return result
 
 
-def _repair(problem: Problem, neurons: Neurons) -> Neurons:
+def repair(problem: Problem, neurons: Neurons) -> Neurons:
     """For a loss that is an indicator: meet its constraints to rounding by a small change of the output weights.
 
     The conic solver meets them up to its tolerance only. The change is the smallest one relative to the weights, and
@@ -241,7 +246,7 @@ def _select(values: FloatArray, candidates: IntArray) -> IntArray:
     return np.concatenate([ranked[:half], rest[:: max(1, len(rest) // half)][:half]])
 
 
-def _solve(program: FiniteProgram, log: Log, form: ConeForm) -> ConicResult:
+def _solve(program: ConicProgram, log: Log, form: ConeForm) -> ConicResult:
     options, watch = log.options, current()
     left = watch.left
     if options.time_limit is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bidual.atoms import Relu
 from bidual.atoms.abilities import needs
 from bidual.problem import Problem
 from bidual.solvers.base import OPTIONAL, Options, Solution, Solver
@@ -10,6 +11,7 @@ from bidual.solvers.cutting_plane import solve_cutting_plane, solve_cutting_plan
 from bidual.solvers.finite import solve_exact, solve_sampled
 from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.gated import solve_gated
+from bidual.solvers.sampled import solve_sampled_several
 from bidual.solvers.steps import solve_adaptive
 
 
@@ -25,7 +27,7 @@ class Adaptive(Solver):
 
 
 class Exact(Solver):
-    """All patterns; several outputs are left to column generation, with a proof."""
+    """All patterns; with several outputs column generation over directions that they share, until it is proven."""
 
     name = "exact"
     needs = needs("all patterns", ("finite program", "finite loss"))
@@ -35,13 +37,16 @@ class Exact(Solver):
 
 
 class Sampled(Solver):
-    """The patterns given, or random ones."""
+    """The patterns given, or random ones; several outputs share their neurons."""
 
     name = "sampled"
     needs = needs("finite program")
     honours = frozenset({"gates", "n_patterns"})
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
+        relu = problem.of(Relu)
+        if relu is not None and problem.n_outputs > 1:
+            return solve_sampled_several(relu, options)
         return solve_sampled(problem, options)
 
 

@@ -55,6 +55,8 @@ def proven(problem: Problem, solution: Solution, tol: float, seconds: float) -> 
         prover = Prover(problem, found, lowest, tol, deadline, incumbents=neurons.U)
         if solution.bound.proven:
             prover.offer(solution.bound, solution.method)
+        if solution.proven is not None:
+            prover.offer(*solution.proven)
         prover.run()
     return prover.best, prover.how
 

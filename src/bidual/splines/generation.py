@@ -18,7 +18,7 @@ from bidual.losses import DualBox
 from bidual.solvers.base import HistoryEntry, Options
 from bidual.solvers.run import Run, Status
 from bidual.splines.interior import Chain, solve_chain
-from bidual.splines.problem import SplineProblem
+from bidual.splines.problem import KINKS, SplineProblem
 from bidual.splines.rows import BoxRows, Hats, QuadraticRows, SmoothRows, hessians
 
 #: Knots of the first round; up to this many nodes all of them.
@@ -70,6 +70,7 @@ class Generated:
 def generate(problem: SplineProblem, options: Options) -> Generated:
     """Minimise the problem over all splines."""
     run: Run[Spline | None] = Run(problem.dense, options, None, np.inf)
+    run.bound = Bound.nothing(problem.dense, KINKS)  # norms bound no ramp
     knots = _first_knots(problem)
     finest = FINEST * options.tol
     gap = np.inf

@@ -2,21 +2,26 @@ r"""What is minimised, by anybody: the one place where a training problem is pos
 
 .. math:: \sum_i w_i \, \ell(f(x_i), y_i) + \beta \, R(f)
 
-over the networks f of an architecture and of any width, with R its weight decay.
+over the networks f of an architecture and of any width, with R its weight decay. What goes together is checked
+before any arithmetic: :class:`Combination` is the one gate that every training passes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from bidual._util.ranges import check_range
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, TwoLayer
+from bidual.atoms.abilities import OF_LOSS, WORDS, Ability, Needs, offered
 from bidual.bounds.evidence import Evidence
-from bidual.losses import Loss
+from bidual.losses import LOSSES, Loss
 from bidual.problem import Problem
-from bidual.training.combinations import Combination
+from bidual.solvers import METHODS
+from bidual.training.activations import ACTIVATIONS
 from bidual.training.rows import Rows
 from bidual.training.train import TrainingSet
 
@@ -99,3 +104,78 @@ class Objective:
                 f"the architecture {kind.name!r} has other options than {sorted(evidence.options)}"
             ) from error
         return cls(evidence.loss, beta, architecture, evidence.bias, evidence.fit_intercept)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What is to be trained and how, as far as it is known before any arithmetic.
+
+    Attributes
+    ----------
+    objective : Objective
+    n_outputs : int
+    activation : str
+    method : str or None
+        None where none was chosen yet.
+    """
+
+    objective: Objective
+    n_outputs: int
+    activation: str = "relu"
+    method: str | None = None
+
+    def check(self) -> None:
+        """Raise ValueError, with the things that do not go together and what to do, if there are such."""
+        for part, need in self._unmet():
+            missing = sorted(need)
+            lacking, remedies = zip(*(self._lacks(ability) for ability in missing), strict=True)
+            words = " or ".join(WORDS[ability] for ability in missing)
+            advice = ", or ".join(dict.fromkeys([*self._instead(part), *remedies]))
+            raise ValueError(
+                f"{part}={self._parts[part][0]!r} does not go with {' and '.join(dict.fromkeys(lacking))}: it needs "
+                f"{words}; use {advice}"
+            )
+
+    @cached_property
+    def _parts(self) -> dict[str, tuple[Any, Needs]]:
+        """What needs something of the rest, and what it needs."""
+        architecture, activation = self.objective.architecture, ACTIVATIONS[self.activation]
+        parts: dict[str, tuple[Any, Needs]] = {
+            "architecture": (architecture, architecture.needs),
+            "activation": (self.activation, activation.needs),
+        }
+        if self.method is not None and not activation.gated:  # gates leave nothing for a method to choose
+            parts["method"] = (self.method, METHODS[self.method].needs)
+        return parts
+
+    @cached_property
+    def _offered(self) -> frozenset[Ability]:
+        """All that this combination can do."""
+        objective = self.objective
+        there = offered(objective.acting_loss, self.n_outputs, objective.fit_intercept)
+        return objective.architecture.can | there | ({"weight decay"} if objective.beta > 0 else set())
+
+    def _unmet(self) -> Iterator[tuple[str, frozenset[Ability]]]:
+        """Which part needs what that is not there."""
+        for part, (_, needs) in self._parts.items():
+            yield from ((part, need) for need in needs if not need & self._offered)
+
+    def _lacks(self, ability: Ability) -> tuple[str, str]:
+        """What lacks this ability, as the user has set it, and what to set it to."""
+        loss = self.objective.loss
+        if ability in OF_LOSS and not getattr(loss, OF_LOSS[ability]):
+            others = (repr(name) for name, other in LOSSES.items() if getattr(other, OF_LOSS[ability]))
+            return f"loss={loss.name!r}", f"loss={' or '.join(others)}"
+        if ability in OF_LOSS or ability == "weight decay":
+            return "beta=0", "beta > 0"
+        if ability == "one output":
+            return f"{self.n_outputs} outputs", "one network for each output"
+        if ability == "no intercept":
+            return "fit_intercept=True", "fit_intercept=False"
+        return f"architecture={self.objective.architecture!r}", "another architecture"
+
+    def _instead(self, part: str) -> list[str]:
+        """The other activations or methods in the place of this one with which all goes together."""
+        others: dict[str, Iterable[Any]] = {"activation": ACTIVATIONS, "method": METHODS}
+        suited = [repr(v) for v in others.get(part, ()) if not any(replace(self, **{part: v})._unmet())]
+        return [f"{part}={' or '.join(suited)}"] if suited else []

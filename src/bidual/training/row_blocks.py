@@ -141,7 +141,6 @@ class RowBlocks(Trainable):
         self, watch: Watch, method: str | Solver, options: Options, start: Start, activation: str, gates: Any
     ) -> Trained:
         began = time.perf_counter()
-        self.objective.check(self.Y.shape[1], activation)
         if isinstance(start, Trained):
             gates, start = gates if start.directions is None else start.directions, start.network
         if not isinstance(start, GatedNetwork) or not start.n_neurons:

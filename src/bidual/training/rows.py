@@ -33,9 +33,8 @@ class Faint:
     w: FloatArray
 
     @classmethod
-    def of(cls, X: FloatArray, Y: FloatArray, sample_weight: Array | None, exact: bool) -> Faint:
-        """Those of the data; an ``exact`` fit cannot do without them."""
-        weights = _weights(sample_weight, len(X), len(Y))
+    def of(cls, X: FloatArray, Y: FloatArray, weights: FloatArray, exact: bool) -> Faint:
+        """Those of the data, with ``weights (n, targets of a sample)``; an ``exact`` fit cannot do without them."""
         largest = weights.max(axis=1)
         rows = (largest > 0) & (largest <= FAINT * weights.max())
         if exact and rows.any():
@@ -75,8 +74,9 @@ class Rows:
     @classmethod
     def of(cls, X: FloatArray, Y: FloatArray, sample_weight: Array | None, *, exact: bool = False) -> Rows:
         """Those of the data; ``exact`` says whether all of them have to be fitted exactly."""
-        faint = Faint.of(X, Y, sample_weight, exact)
-        return cls(*distinct_rows(X, Y, sample_weight), faint)
+        weights = _weights(sample_weight, len(X), len(Y))
+        faint = Faint.of(X, Y, weights, exact)
+        return cls(*distinct_rows(X, Y, weights), faint)
 
     @property
     def w(self) -> FloatArray:
@@ -84,16 +84,13 @@ class Rows:
         return self.counts / self.counts.sum()
 
 
-def distinct_rows(
-    X: FloatArray, Y: FloatArray, sample_weight: Array | None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def distinct_rows(X: FloatArray, Y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Training samples in a canonical order, equal ones taken together, with the sums of their weights.
 
     Rows of weight zero, or lost in rounding beside the others, are left out: they must not even influence which
     patterns there are. Repeating a row, giving it more weight, and reordering rows thus lead to the same digits.
     """
     n = len(X)
-    weights = _weights(sample_weight, n, len(Y))
     used = weights.max(axis=1) > FAINT * weights.max()
     if not (weights[used] > FAINT * weights.max()).all():
         raise ValueError("the places of a sample must all have weight, or none of them (a class_weight of zero?)")

@@ -118,11 +118,22 @@ def solved(
     """What ``method`` finds, or what there is ``instead`` when it was stopped before it had anything."""
     try:
         checkpoint()  # what came before may have taken all the time
-        if problem.Y.any() or problem.loss.finite:
-            return method(problem, options)
-        return instead(problem, "the network without neurons fits")  # conic solvers fit zeros, but not exactly
+        if _nothing_to_learn(problem):
+            return instead(problem, "the network without neurons fits")
+        return method(problem, options)
     except Stopped as stopped:
         return instead(problem, str(stopped))
+
+
+def _nothing_to_learn(problem: Problem) -> bool:
+    """Whether zero outputs are known to be optimal beforehand.
+
+    Conic solvers fit zeros, but not exactly; and a tube that holds all targets may be so much wider than they are that
+    the solvers see nothing else.
+    """
+    if not problem.loss.finite:
+        return not problem.Y.any()
+    return bool(problem.Y.any()) and problem.loss_value(np.zeros_like(problem.Y)) == 0.0
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,7 @@ class TrainingSet(Posed, Trainable):
             by = act.solver(method) if isinstance(method, str) else method
             solution = solved(natural, by, replace(options, time_limit=_training_share(options, watch)), act.nothing)
             seconds = seconds_for(options.prove, time.perf_counter() - began, watch.left)
-            bound, how = solution.bound, solution.method
+            bound, how = solution.proven or (solution.bound, solution.method)
             unknown = not bound.V.any() or seconds > 0  # a bound by norms costs little
             if not bound.proven or (solution.scope == "global" and unknown):
                 bound, how = proven(natural, solution, options.tol, seconds)

@@ -29,6 +29,7 @@ from bidual.bounds.oracle.exact import WeightedPatternProof, exact_bound
 from bidual.bounds.oracle.joint import relaxed_dual
 from bidual.bounds.oracle.layers import LayerProof
 from bidual.bounds.oracle.outputs import RelaxationProof, RelaxationSearch
+from bidual.bounds.oracle.shared import SharedProof, SharedSearch
 from bidual.bounds.proof import Proof, proof_from_dict, proof_to_dict
 from bidual.bounds.stored import PatternProof
 from bidual.problem import Problem
@@ -43,6 +44,8 @@ __all__ = [
     "PatternProof",
     "Proof",
     "RelaxationProof",
+    "SharedProof",
+    "SharedSearch",
     "SignSearch",
     "WeightedPatternProof",
     "bound_oracle",

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
 from bidual._util.progress import note
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
+from bidual.arrangements.faces import few_faces
 from bidual.atoms import Relu
 from bidual.closed_form import ClosedForm, ConditionError, white_features
 from bidual.solvers.base import Options, Solution
+from bidual.solvers.finite import solve_separate
 from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.run import generator
+from bidual.solvers.shared import solve_on_faces, solve_several
 from bidual.solvers.steps import Steps
 
 #: Starts of each family in the search for the most violating neuron.
 _EFFORT = 64
+#: Up to so many faces of cells several outputs are trained by all of them: in less time than neurons take to move.
+_FACES = 2000
 
 
 class ReluSteps(Steps[Relu]):
@@ -31,7 +37,7 @@ class ReluSteps(Steps[Relu]):
         return white_features(self.problem)
 
     def generate(self, options: Options) -> Solution:
-        """By a formula where there is one; else by rounds of moving, correcting and pricing."""
+        """By a formula where there is one, by all faces where they are few; else by moving, correcting, pricing."""
         loss = self.problem.loss
         if loss.smooth and not np.isfinite(loss.lipschitz):
             raise TypeError(
@@ -42,6 +48,10 @@ class ReluSteps(Steps[Relu]):
             formula = solve_closed_form(self.problem, options)
             if options.max_neurons is None or len(formula.neurons) <= options.max_neurons:
                 return formula
+        if self.problem.n_coefficients > 1 and options.max_neurons is None:
+            faces = few_faces(self.problem.atoms.reduced, _FACES)
+            if faces is not None:
+                return solve_on_faces(self.problem, faces, options)
         began = time.perf_counter()
         from bidual.solvers.engine.loop import run  # numba takes a moment to load: only when it is needed
         from bidual.solvers.engine.many_rows import run_many_rows, suits
@@ -52,6 +62,12 @@ class ReluSteps(Steps[Relu]):
         if loss.smooth and suits(self.problem):
             return run_many_rows(self.problem, options)
         return run(self.problem, options)
+
+    def several(self, options: Options) -> Solution:
+        """Shared directions, to a proven gap: see :mod:`bidual.solvers.shared`."""
+        if self.problem.loss.finite:
+            return solve_several(self.problem, options, self.generate)
+        return solve_several(self.problem, options, partial(solve_separate, self.problem))
 
     def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
         """All families of starts, then an audit."""

@@ -75,3 +75,27 @@ def curvatures(D: Array, g: Array, c: Array, delta: Array, E: Array, K: Array, s
             pull = g[i] if d > 0 else -g[i]
             inside = d != zero and abs(d) < one
             K[i, k] = half * pull / delta[k] if inside and pull > 0 else zero
+
+
+@njit(**JIT)
+def soften(Z: Array, delta: Array, D: Array, start: int, stop: int) -> None:
+    """Smoothed activations in the place of ``Z``, and their slopes ``D``, for rows ``start..stop``."""
+    zero, half, one = Z.dtype.type(0), Z.dtype.type(0.5), Z.dtype.type(1)
+    for i in range(start, stop):
+        for k in range(Z.shape[1]):
+            slope = min(max(half * (Z[i, k] / delta[k] + one), zero), one)
+            if slope < one:
+                Z[i, k] = delta[k] * slope * slope
+            D[i, k] = slope
+
+
+@njit(**JIT)
+def soften_back(back: Array, D: Array, widths: Array) -> None:
+    r"""``back <- back D`` for slopes D, and ``widths[k] = sum_i back_ik D_ik (1 - D_ik)``, the slope in the width."""
+    for k in range(len(widths)):
+        widths[k] = 0
+    for i in range(len(back)):
+        for k in range(len(widths)):
+            pulled = back[i, k] * D[i, k]
+            widths[k] += pulled * (D.dtype.type(1) - D[i, k])
+            back[i, k] = pulled

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bidual._util.typing import FloatArray
-from bidual._util.watch import checkpoint, last_look
+from bidual._util.watch import Stopped, checkpoint, last_look
 from bidual.atoms import Neurons, Relu
 from bidual.bounds import Bound, lower_bound
 from bidual.losses import Loss
@@ -58,20 +59,28 @@ _DROPPED = (0.3, 0.1, 0.03, 0.01)
 _NEWTON_ENTRIES = 20_000_000
 #: Newton steps of a move and where they end; a few do between two corrective steps.
 _NEWTON_STEPS, _NEWTON_TOL = 6, 0.05
-#: Gradient steps of a move (one output), quasi-Newton steps (several), and the gain of fifty or ten at which they end.
-_FLOW_STEPS, _PAIR_STEPS, _FLOW_TOL = 200, 300, 0.01
+#: Gradient steps of a move (one output), and the gain of fifty at which they end.
+_FLOW_STEPS, _FLOW_TOL = 200, 0.01
+#: Quasi-Newton steps of a move (several outputs), and the gain of ten at which they end.
+_PAIR_STEPS, _PAIR_TOL = 600, 1e-3
 #: Gain at which the fast start ends, relative to the objective: pricing does more from there.
 _START_TOL = 1e-3
 #: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
 _DELTA, _SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
+#: What a smaller network may cost in the end, relative to the tolerance.
+_TIDY = 0.02
 #: Moves of a network that was made narrow, and the width of the kinks in them.
 _NARROW_MOVES, _NARROW_DELTA = 5, 0.01
 
-# ---- corrective steps and cuts; with several outputs these steps are dear, and moving the neurons does more
-#: Corrective steps in a round, for one output and for several; of a network that was given.
-_CORRECTIONS, _CORRECTIONS_SEVERAL, _CORRECTIONS_GIVEN = 6, 2, 2
-#: Cuts that may enter at a time, for one output, for several, and from a search of the audit.
-_CUTS, _CUTS_SEVERAL, _CUTS_AUDIT = 300, 100, 200
+# ---- corrective steps and cuts
+#: Corrective steps in a round; of a network that was given; and targets that allow one with several outputs: these
+#: steps are dear then, and moving the neurons does more.
+_CORRECTIONS, _CORRECTIONS_GIVEN, _CORRECTED = 6, 2, 3_000
+#: Cuts that may enter at a time, and from a search of the audit.
+_CUTS, _CUTS_AUDIT = 300, 200
+#: Where a round has one of them: cuts that move along with the network, the cosine from which on two are one, and their
+#: size relative to that of the neurons.
+_JOINED, _ALIKE, _JOINED_SIZE = 200, 0.99, 0.1
 #: Cosine from which on two cuts are one.
 _SAME = 0.9995
 #: A violation below this share of the gap is not what keeps it open: time to move.
@@ -112,7 +121,8 @@ class _Engine(Generation):
         self.at_hand, self.before = self.neurons, self.objective
         self.delta = _DELTA
         self.cuts = Candidates.none(rank, C)
-        self.corrections, self.most_cuts = (_CORRECTIONS, _CUTS) if C == 1 else (_CORRECTIONS_SEVERAL, _CUTS_SEVERAL)
+        affordable = _CORRECTED // problem.Y.size
+        self.corrections = _CORRECTIONS if C == 1 else int(np.clip(affordable, 1, _CORRECTIONS))
         self.pricer = Pricer(problem, self.rng)
         if options.directions is not None:
             self.pricer.pool = unit_rows(options.directions @ problem.atoms.basis)
@@ -160,10 +170,22 @@ class _Engine(Generation):
     def round(self) -> None:
         """Move the neurons at hand, correct and price."""
         self.before = self.objective
-        moved = self.move(self.at_hand, self.delta)
+        moved = self.move(self.joined(self.at_hand), self.delta)
         self.watch(moved)
         moved = merged(self.problem, moved, _MERGING * self.resolution * self.objective)
         self.at_hand = self.correct_and_price(moved, self.corrections)
+
+    def joined(self, neurons: Neurons) -> Neurons:
+        """Where correcting is dear, the network with the worst violators as small neurons, which grow as they move."""
+        violation = self.cuts.values.max(initial=0.0) / self.problem.beta - 1.0
+        if self.corrections > 1 or violation <= 0 or not len(neurons):
+            return neurons
+        worth = self.cuts.values > self.problem.beta * (1.0 + _WORTHWHILE * violation)
+        new = self.cuts.take(worth).distinct(_JOINED, _ALIKE)
+        size = _JOINED_SIZE * float(np.median(neurons.costs))
+        return Neurons(
+            np.vstack([neurons.U, size * new.directions]), np.vstack([neurons.alpha, new.outputs]), neurons.intercept
+        )
 
     def audit(self) -> bool:
         """See :meth:`confirm`."""
@@ -241,7 +263,7 @@ class _Engine(Generation):
             if self.closed or violation <= _SMALL * self.gap or k == rounds - 1:
                 break
             worth = found.values > p.beta * (1.0 + _WORTHWHILE * violation)
-            self.cuts = found.take(worth).distinct(self.most_cuts, _SAME)
+            self.cuts = found.take(worth).distinct(_CUTS, _SAME)
             kept = np.flatnonzero((t > 0) | (self.constraint_values(V, atoms) > _STAYS * p.beta))
             atoms = replace(
                 atoms,
@@ -325,8 +347,8 @@ class _Engine(Generation):
             return neurons
         m, r = neurons.U.shape
         if p.n_coefficients > 1:
-            pairs = PairGradient(p, self.loss, neurons)
-            pairs.bfgs(_PAIR_STEPS, _FLOW_TOL * self.resolution)
+            pairs = PairGradient(p, self.loss, neurons, delta)
+            pairs.bfgs(_PAIR_STEPS, _PAIR_TOL * self.resolution)
             return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
@@ -334,6 +356,21 @@ class _Engine(Generation):
             return flow.neurons()
         target = _NEWTON_TOL * self.resolution * self.objective
         return SmoothedNewton(p, self.loss).run(neurons, delta, _NEWTON_STEPS, target)[0]
+
+    def tidy(self) -> None:
+        """With several outputs, the best network moved once more, and a smaller one if it is as good.
+
+        Moves of a wide network leave many neurons where few do; the dual point is none of a smaller one's business.
+        """
+        if self.problem.n_coefficients == 1 or not len(self.neurons):
+            return
+        with suppress(Stopped):  # any network is an answer
+            self.offer(self.move(self.neurons, _SHARPEST))
+            few = merged(self.problem, self.neurons, _MERGING * self.resolution * self.objective)
+            few = self.move(self.sparse(few, self.evaluate(few)), _SHARPEST)
+            objective = self.evaluate(few)
+            if objective <= self.objective * (1.0 + _TIDY * self.options.tol):
+                self.adopt(few, objective)
 
     def refined(self, neurons: Neurons) -> Iterator[Neurons]:
         """Networks as wide as this one, ever better ones."""
@@ -355,6 +392,8 @@ def run(problem: Problem[Relu], options: Options) -> Solution:
         with engine.going(1.0 - _RESERVE if options.audit else 1.0):
             engine.generate()
         audited = options.audit and (engine.status == Status.CONVERGED or engine.last_audit())
+        with engine.going():
+            engine.tidy()
         engine.narrow(engine.refined)
         basis = problem.atoms.basis
         neurons = engine.slim(replace(engine.neurons, U=engine.neurons.U @ basis.T))

@@ -10,6 +10,7 @@ method with momentum, whose one step length the steepest mode of all neurons tog
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -20,6 +21,7 @@ from bidual._util.watch import Stopped, current
 from bidual.atoms import Neurons, Relu
 from bidual.losses import Loss
 from bidual.problem import Problem
+from bidual.solvers.engine._kernels import soften, soften_back
 
 #: Rows of a piece of work, which has its hidden layer in memory: a share of all, so that threads have something to do,
 #: within bounds between which matrix products are fast and memory is small.
@@ -28,7 +30,9 @@ SHARE, PIECES = 8, (512, 8192)
 #: where they are needed, large enough to be seen.
 WIDTH, SIZE = 200, 0.3
 #: Most steps of the start, and the gain of ten, relative, at which it ends: pricing does more from there.
-STEPS, GAIN = 600, 2e-3
+STEPS, GAIN = 600, 2e-4
+#: Least number of steps: the first ones know no curvature.
+LEAST = 100
 #: Steps that L-BFGS remembers: more pay with many neurons, at little cost beside a gradient.
 MEMORY = 20
 
@@ -45,18 +49,21 @@ class PairGradient:
         Where to start, in reduced coordinates.
     """
 
-    def __init__(self, problem: Problem, loss: Loss, neurons: Neurons) -> None:
-        self.problem, self.loss = problem, loss
+    def __init__(
+        self, problem: Problem, loss: Loss, neurons: Neurons, delta: float = 0.0, dtype: Any = np.float32
+    ) -> None:
+        self.problem, self.loss, self.dtype = problem, loss, dtype
+        self.delta = dtype(delta)
         X = problem.atoms.reduced
         self.unit = float(np.sqrt((X**2).mean()))
         # With u in units of `unit`, both halves of the penalty keep the same weight.
-        self.X = np.ascontiguousarray(X / self.unit, dtype=np.float32)
+        self.X = np.ascontiguousarray(X / self.unit, dtype=self.dtype)
         self.beta = problem.beta / self.unit
         size_u, size_a = np.linalg.norm(neurons.U, axis=1) * self.unit, np.linalg.norm(neurons.alpha, axis=1)
         ratio = np.sqrt(np.maximum(size_a, 1e-300) / np.maximum(size_u, 1e-300))[:, None]
         self.state: tuple[Array, Array, FloatArray] = (
-            np.asarray(neurons.U * self.unit * ratio, dtype=np.float32),
-            np.asarray(neurons.alpha / ratio, dtype=np.float32),
+            np.asarray(neurons.U * self.unit * ratio, dtype=self.dtype),
+            np.asarray(neurons.alpha / ratio, dtype=self.dtype),
             neurons.intercept.copy(),
         )
         # Pooled rows belong together; others are taken some at a time, the same ones whatever the number of threads.
@@ -64,20 +71,27 @@ class PairGradient:
         self._piece = max(1, len(X)) if whole else int(np.clip(len(X) // SHARE, *PIECES))
 
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
-        p, beta = self.problem, np.float32(self.beta)
+        p, beta = self.problem, self.dtype(self.beta)
         parts: dict[int, tuple[float, Array, Array, FloatArray]] = {}
+        size: Array = np.linalg.norm(U, axis=1)
+        width = self.delta * size
 
         def work(start: int, stop: int) -> None:
             rows = slice(None) if stop - start == len(self.X) else slice(start, stop)
             X, Y, w = self.X[rows], p.Y[rows], p.w[rows]
             Z = X @ U.T
-            H = np.maximum(Z, 0)
+            H, D = self._activate(Z, width)
             F = p.atoms.pool((H @ A).astype(np.float64)) + b
             g = self.loss.gradient(F, Y, w)
-            G = np.asarray(p.atoms.spread(g), dtype=np.float32)
+            G = np.asarray(p.atoms.spread(g), dtype=self.dtype)
             back = G @ A.T
-            back *= Z > 0
-            parts[start] = self.loss.value(F, Y, w), back.T @ X, H.T @ G, g.sum(axis=0)
+            widths = np.zeros(len(U), dtype=self.dtype)
+            if self.delta:
+                soften_back(back, D, widths)
+            else:
+                back *= D
+            of_U = back.T @ X + (widths * width / np.maximum(size, 1e-30) ** 2)[:, None] * U
+            parts[start] = self.loss.value(F, Y, w), of_U, H.T @ G, g.sum(axis=0)
 
         over_pieces(work, len(self.X), self._piece)
         value = 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
@@ -91,6 +105,14 @@ class PairGradient:
                 step_b += of_b
         return value, (step_U, step_A, step_b)
 
+    def _activate(self, Z: Array, width: Array) -> tuple[Array, Array]:
+        """Activations and their slopes."""
+        if not self.delta:
+            return np.maximum(Z, 0), Z > 0
+        D = np.empty_like(Z)
+        soften(Z, np.maximum(width, 1e-30), D, 0, len(Z))
+        return Z, D
+
     def bfgs(self, iterations: int, tol: float = 0.0) -> float:
         """At most ``iterations`` steps of L-BFGS, until ten of them gain less than ``tol`` relative."""
         shapes = [v.shape for v in self.state]
@@ -102,7 +124,7 @@ class PairGradient:
 
         def unpack(x: FloatArray) -> tuple[Array, Array, FloatArray]:
             U, A, b = (v.reshape(s) for v, s in zip(np.split(x, ends), shapes, strict=True))
-            return U.astype(np.float32), A.astype(np.float32), b
+            return U.astype(self.dtype), A.astype(self.dtype), b
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
             nonlocal lowest, best
@@ -115,11 +137,11 @@ class PairGradient:
 
         def stop(intermediate_result: OptimizeResult) -> None:
             values.append(float(intermediate_result.fun))
-            slow = len(values) > 10 and values[-1] > values[-11] * (1.0 - tol)
+            slow = len(values) > LEAST and values[-1] > values[-11] * (1.0 - tol)
             if slow:
                 raise StopIteration
 
-        options = {"maxiter": iterations, "maxcor": MEMORY}
+        options = {"maxiter": iterations, "maxcor": MEMORY, "ftol": 0.0, "gtol": 0.0}
         with suppress(Stopped):  # the best point is kept
             minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
         self.state = unpack(best)

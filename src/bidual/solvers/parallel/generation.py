@@ -17,7 +17,7 @@ from bidual.bounds import bound_by_norms, lower_bound
 from bidual.bounds.branches import LayeredBounds
 from bidual.losses import Loss
 from bidual.problem import Problem
-from bidual.programs.conic import FiniteProgram
+from bidual.programs.conic import ConicFailure, FiniteProgram
 from bidual.programs.corrective import corrected
 from bidual.programs.smoothing import smoothed
 from bidual.solvers.base import Options, Solution
@@ -44,6 +44,8 @@ NARROW = 4
 #: Pairs of blind searches in an audit, and the most there are while each of them finds more of what was missed; the
 #: share of the network's branches that all of them may miss, and the branches of a search among which they must be.
 PAIRS, MOST_PAIRS, MISSED, LISTED = 2, 8, 0.05, 512
+#: Pairs more for each audit that opened the gap: where violations hide from the rounds, one search in four finds them.
+AGAIN = 2
 #: Share of the time limit that is kept for the audit.
 RESERVE = 0.15
 #: Rounds without progress after which there will be none, and the factor of the gap that is progress.
@@ -138,6 +140,7 @@ class _Pool(Generation):
         self.search = Search(problem, self.rng)
         self.centre: FloatArray | None = None  # the dual point of the bound
         self.epsilon = EPSILON
+        self.scaled = True  # as far as the conic solver has told
         # branches at hand, rounds since their last use, and their magnitudes in the network that came last
         self.pool, self.age, self.size = none, np.zeros(0, dtype=np.int64), np.zeros(0)
         self.used = none  # the network of the last dual point
@@ -233,32 +236,40 @@ class _Pool(Generation):
     def conic(self) -> bool:
         """Whether weights are re-optimised on the cells at hand by the conic solver."""
         most = CONIC_ROWS if self.problem.loss.smooth else KINKED_ROWS
-        return self.problem.n_outputs == 1 and 0 < self.pool_rows <= most
+        return self.scaled and self.problem.n_outputs == 1 and 0 < self.pool_rows <= most
 
     def correct(self) -> FloatArray:
         """The best weights on the cells at hand if they are small, else the best magnitudes; the dual point there."""
-        problem = self.problem
         self.trim()
-        if self.conic:
-            blocks = problem.atoms.blocks(problem.atoms.cells_of(self.pool))
-            program = FiniteProgram(problem, blocks)
-            result = solve_program(program, self)
-            self.used = blocks.neurons(result.Z, result.intercept)
-            used = program.costs(result.Z).max(axis=(0, 1))
-            V = problem.dual_point(result.V)
-        else:
-            step = corrected(problem, self.loss, self.pool, self.size)
-            found = step.neurons(self.pool)
-            assert isinstance(found, SubNetworks)
-            self.used = found
-            used = step.t
-            V = problem.dual_point(-self.loss.gradient(step.F, problem.Y, problem.w))
+        try:
+            V, used = self.best_weights() if self.conic else self.best_magnitudes()
+        except ConicFailure:  # magnitudes need no cones, and the branches found so far are not lost
+            self.scaled = False
+            V, used = self.best_magnitudes()
         self.offer(self.used)
         self.used = self.used.take(self.used.costs > USED * self.used.costs.max(initial=0.0))
         self.age = np.where(used > USED * used.max(initial=0.0), 0, self.age + 1)
         kept = self.age < REST
         self.pool, self.age, self.size = self.pool.take(kept), self.age[kept], self.size[kept]
         return V
+
+    def best_weights(self) -> tuple[FloatArray, FloatArray]:
+        """By the conic solver: the dual point, and how much of each branch at hand is used."""
+        problem = self.problem
+        blocks = problem.atoms.blocks(problem.atoms.cells_of(self.pool))
+        program = FiniteProgram(problem, blocks)
+        result = solve_program(program, self)
+        self.used = blocks.neurons(result.Z, result.intercept)
+        return problem.dual_point(result.V), program.costs(result.Z).max(axis=(0, 1))
+
+    def best_magnitudes(self) -> tuple[FloatArray, FloatArray]:
+        """Of the branches as they are: the dual point, and how much of each is used."""
+        problem = self.problem
+        step = corrected(problem, self.loss, self.pool, self.size)
+        found = step.neurons(self.pool)
+        assert isinstance(found, SubNetworks)
+        self.used = found
+        return problem.dual_point(-self.loss.gradient(step.F, problem.Y, problem.w)), step.t
 
     def trim(self) -> None:
         """Of a loss with kinks: the branches at hand that were of use last, as many as the conic solver can take."""
@@ -334,8 +345,8 @@ class _Pool(Generation):
                         return False
                     missed &= half | ~found_again(problem, known, found.take(np.arange(min(LISTED, len(found)))))
                 self.sure = bool(missed.sum() <= MISSED * len(known))
-                # the first of many audits to find nothing is the unluckiest: it must do so again
-                if pair >= self.opened // 2 if self.sure else pair + 1 >= PAIRS and missed.sum() == before:
+                # the first of many audits to find nothing is the unluckiest: it must do so again and again
+                if pair >= AGAIN * self.opened if self.sure else pair + 1 >= PAIRS and missed.sum() == before:
                     break
         # a bound above the objective is refuted: something was missed
         return self.closed and self.bound.value <= (1.0 + ROUNDING) * self.objective

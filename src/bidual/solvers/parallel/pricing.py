@@ -26,7 +26,7 @@ from bidual.solvers.run import generator
 
 
 class Effort(NamedTuple):
-    """How much searching: branches to start from, generations of twice as many offspring, and what follows.
+    """How much searching: branches to start from, generations of as many offspring, and what follows.
 
     ``cones`` branches are put at the maximum of their cone, the best ``polished`` of which go on from cone to cone.
     """
@@ -38,7 +38,9 @@ class Effort(NamedTuple):
 
 
 #: The first rounds, the later ones, and each search of an audit.
-ROUND, CAREFUL, AUDIT = Effort(64, 1, 16, 8), Effort(128, 2, 48, 16), Effort(1024, 4, 300, 24)
+ROUND, CAREFUL, AUDIT = Effort(64, 2, 16, 8), Effort(128, 4, 48, 16), Effort(1024, 10, 300, 24)
+#: Parents of a generation for each of its offspring: with more of them most are hopeless, with fewer all are alike.
+PARENTS = 0.5
 #: Entries of M for all leaves of all starts that a search can afford, and starts that it has at least.
 STARTS_ENTRIES, FEWEST = 8_000_000, 192
 #: Branches are alike whose outputs exceed this share of their largest one at the same rows.
@@ -49,10 +51,11 @@ SAME = 0.99
 OPPOSITE = 0.25
 #: Lengths of a leaf that is drawn anew relative to the longest leaf of its branch, and of the noise on all leaves.
 FRESH, NOISE = (0.2, 1.0), (0.05, 0.2, 0.5)
-#: First lengths of the steps of an ascent (each branch has one of them), by how much all steps are shortened in how
-#: many steps, and after which steps only the best go on, with their share. Steps that shrink whatever they bring get
-#: across kinks, at which steps that must bring something end; too long ones lead all branches to the same few.
-FIRST, SHRINK, STEPS, SIEVES = (0.2, 0.5), 1 / 40, 60, {6: 0.5, 15: 0.4}
+#: First length of the steps of an ascent, by how much they are shortened in how many steps, and after which steps only
+#: the best go on, with their share. Steps that shrink whatever they bring get across kinks, at which steps that must
+#: bring something end. Long ones leave the basin of a maximum they begin in: from a tenth of its length beside a branch
+#: that mattered, first steps of .2 and .5 led back to it once in a hundred times, those of .1 ten times as often.
+FIRST, SHRINK, STEPS, SIEVES = 0.1, 1 / 40, 60, {6: 0.5, 15: 0.4}
 #: Moves of a polish from cone to cone, cones it looks at around each branch, and entries of all cones that it can
 #: afford in a round.
 HOPS, NEIGHBOURS, ENTRIES = 12, 6, 40_000
@@ -94,10 +97,10 @@ class Search:
         # those that still move, by themselves
         moving, U, signs, pull = np.arange(len(branches)), branches.U, branches.signs, branches.alpha @ V.T
         best, towards = self._slopes(U, signs, pull)
-        top, first = U.copy(), self.rng.choice(FIRST, size=(len(U), 1))
+        top = U.copy()
         for step in range(STEPS):
             checkpoint()
-            length = first * SHRINK ** (step / STEPS)
+            length = FIRST * SHRINK ** (step / STEPS)
             U = (1.0 - length) * U + length * towards
             U /= np.maximum(np.linalg.norm(U, axis=1, keepdims=True), 1e-300)
             values, towards = self._slopes(U, signs, pull)
@@ -106,7 +109,7 @@ class Search:
             if step in SIEVES:  # most of the hopeless can be told by now
                 kept = best[moving] >= np.quantile(best[moving], 1.0 - SIEVES[step])
                 moving, signs, pull = moving[kept], signs[kept], pull[kept]
-                U, towards, first = U[kept], towards[kept], first[kept]
+                U, towards = U[kept], towards[kept]
         moved = replace(branches, U=top)
         values, heads = self.values(moved, V)
         return replace(moved, alpha=heads), values
@@ -178,8 +181,8 @@ class Search:
                 break
             # unlike each other: those in use and their likes, all at the limit, must not be the only ones
             found, values = _best(found, values, len(found))
-            parents = found.take(unlike(self.problem, found)[: 2 * starts])
-            others, theirs = self.ascend(self.offspring(parents, V, 2 * starts), V)
+            parents = found.take(unlike(self.problem, found)[: int(PARENTS * starts)])
+            others, theirs = self.ascend(self.offspring(parents, V, starts), V)
             found, values = found.joined(others), np.concatenate([values, theirs])
         found, values = _best(found, values, len(found))
         share = min(1.0, self.affordable / ROUND.polished)
