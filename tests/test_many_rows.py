@@ -18,7 +18,7 @@ from .helpers import gap_may_stay_open
 @pytest.fixture
 def small():
     """Few rows are many, and networks are narrow."""
-    with tuned(batches_from=600, batch_width=100):
+    with tuned(batches_from=600, start_width=200):
         yield
 
 

@@ -176,7 +176,7 @@ def test_gates_of_many_rows_take_a_random_state() -> None:
     assert fit(np.random.RandomState(0)).objective_ == pytest.approx(fit(np.random.RandomState(0)).objective_)
 
 
-@tuned(batches_from=100, batch_epochs=1)
+@tuned(batches_from=100)
 def test_max_neurons_holds_for_many_rows_of_several_outputs() -> None:
     rows = RNG.normal(size=(100, 4))
     targets = np.maximum(rows @ RNG.normal(size=(4, 3)), 0.0)

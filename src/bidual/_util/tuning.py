@@ -30,7 +30,7 @@ class Tuning:
     # ---- which method ----
     #: Targets (rows times outputs) from which gated networks are trained in blocks of rows.
     row_blocks_from: int = 10_000
-    #: Targets from which several outputs are trained on batches first: rounds of column generation take too long.
+    #: Targets from which several outputs are trained without corrective steps: they take too long.
     batches_from: int = 100_000
     #: Cells of parallel networks up to which all are enumerated: no need to search for them.
     parallel_cells: int = 3_000
@@ -60,9 +60,8 @@ class Tuning:
     checkpoint_seconds: float = 30.0
 
     # ---- several outputs on many rows ----
-    #: Passes over the rows, and the largest width of the start.
-    batch_epochs: int = 30
-    batch_width: int = 1000
+    #: Largest width of the start.
+    start_width: int = 500
 
     # ---- pieces of work elsewhere ----
     #: Entries of the largest array of a search for normalised neurons: so many directions are looked at at a time.

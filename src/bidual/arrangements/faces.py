@@ -68,7 +68,7 @@ def few_faces(X: FloatArray, limit: int) -> list[Faces] | None:
     The rays, faces of dimension one, come last: every closed cell is what they span.
     """
     N, r = X.shape
-    if count_faces(N, r) > limit:
+    if min(N, r) >= limit.bit_length() or count_faces(N, r) > limit:  # at least 2^r cells
         return None
     levels: list[list[tuple[FloatArray, BoolArray]]] = [[] for _ in range(r)]
     norms = np.linalg.norm(X, axis=1)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,11 +32,12 @@ from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.programs.box_corrective import best_magnitudes
 from bidual.programs.corrective import Corrected, fit_intercept, merged
+from bidual.programs.outputs_corrective import corrected_outputs
 from bidual.programs.smoothing import first_epsilon, output_scale, sharper, smoothed
 from bidual.solvers.base import Options, Solution
 from bidual.solvers.engine.fast_start import ProximalGradient, fast_start
 from bidual.solvers.engine.newton import SmoothedNewton
-from bidual.solvers.engine.pair_gradient import PairGradient, pair_start
+from bidual.solvers.engine.pair_gradient import GAIN, SCHEDULE, WIDTH, PairGradient, PairSpace, random_pairs
 from bidual.solvers.engine.pricing import Candidates, Pricer, unit_rows
 from bidual.solvers.generation import UNSEEN, Generation
 from bidual.solvers.run import Status
@@ -48,7 +50,7 @@ _RESERVE, _LAST_LOOK = 0.15, 0.5
 #: A gap above this is mostly that of a poor dual point: it says little about the network.
 _TELLING = 0.01
 #: Corrective steps are this much more accurate than the gap, or than this where the gap is larger.
-_CORRECTIVE, _LARGE_GAP = 0.01, 0.1
+_CORRECTIVE, _CORRECTIVE_SEVERAL, _LARGE_GAP = 0.01, 0.1, 0.1
 #: What merging neurons may cost, and dropping small ones: less than the next move brings.
 _MERGING, _DROPPING = 0.02, 0.03
 #: Shares of the cost that small neurons may have together to be dropped, largest first.
@@ -67,6 +69,7 @@ _PAIR_STEPS, _PAIR_TOL = 600, 1e-3
 _START_TOL = 1e-3
 #: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
 _DELTA, _SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
+_DELTA_SEVERAL = 1e-2
 #: What a smaller network may cost in the end, relative to the tolerance.
 _TIDY = 0.02
 #: Moves of a network that was made narrow, and the width of the kinks in them.
@@ -119,10 +122,12 @@ class _Engine(Generation):
         b = fit_intercept(problem, smoothed(problem.loss, self.epsilon))
         super().__init__(problem, options, problem.atoms.none(rank, b), began=began)
         self.at_hand, self.before = self.neurons, self.objective
-        self.delta = _DELTA
+        self.delta = _DELTA if C == 1 else _DELTA_SEVERAL
         self.cuts = Candidates.none(rank, C)
-        affordable = _CORRECTED // problem.Y.size
-        self.corrections = _CORRECTIONS if C == 1 else int(np.clip(affordable, 1, _CORRECTIONS))
+        # whether neurons have several output weights, all of which are corrected
+        self.several = 1 < C == problem.n_outputs and problem.loss.smooth
+        affordable = C == 1 or self.several
+        self.corrections = _CORRECTIONS if affordable else int(np.clip(_CORRECTED // problem.Y.size, 1, _CORRECTIONS))
         self.pricer = Pricer(problem, self.rng)
         if options.directions is not None:
             self.pricer.pool = unit_rows(options.directions @ problem.atoms.basis)
@@ -135,6 +140,11 @@ class _Engine(Generation):
     def loss(self) -> Loss:
         """The loss, smoothed as far as it is by now."""
         return smoothed(self.problem.loss, self.epsilon)
+
+    @cached_property
+    def space(self) -> PairSpace:
+        """Where pairs move."""
+        return PairSpace.of(self.problem)
 
     @property
     def resolution(self) -> float:
@@ -212,7 +222,9 @@ class _Engine(Generation):
         """The fast start."""
         p, b = self.problem, self.neurons.intercept
         if p.n_coefficients > 1 or p.atoms.pools:
-            return pair_start(p, self.loss, b, self.rng, scale=output_scale(p))
+            pairs = PairGradient(self.space, self.loss, random_pairs(p, WIDTH, b, self.rng, output_scale(p)))
+            pairs.descend(SCHEDULE, GAIN, self.watch)
+            return pairs.result()
         start = fast_start(p, self.loss, b, self.rng, tol=_START_TOL, watch=self.watch)
         return merged(p, start, _MERGING * self.resolution * self.objective)
 
@@ -236,9 +248,16 @@ class _Engine(Generation):
         return found
 
     def correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
-        """The corrective step, by its dual if the loss has kinks."""
+        """The best magnitudes, by their dual if the loss has kinks."""
         tol = _CORRECTIVE * min(max(self.gap, self.options.tol), _LARGE_GAP)
         return best_magnitudes(self.problem, self.epsilon, atoms, t, tol)
+
+    def correct_outputs(self, atoms: Neurons, t: FloatArray) -> tuple[Neurons, Corrected]:
+        """The corrective step: the best output weights, where they are several, or the best magnitudes."""
+        if not self.several:
+            return atoms, self.correct(atoms, t)
+        tol = _CORRECTIVE_SEVERAL * self.resolution
+        return corrected_outputs(self.problem, self.loss, atoms, t, tol)
 
     def correct_and_price(self, neurons: Neurons, rounds: int) -> Neurons:
         """Alternate corrective steps and pricing; returns the neurons in use."""
@@ -250,7 +269,7 @@ class _Engine(Generation):
         )
         t = np.concatenate([np.ones(len(neurons)), np.zeros(len(self.cuts))])
         for k in range(rounds):
-            step = self.correct(atoms, t)
+            atoms, step = self.correct_outputs(atoms, t)
             t, atoms = step.t, replace(atoms, intercept=step.intercept)
             used = step.neurons(atoms)
             self.offer(used)
@@ -347,8 +366,8 @@ class _Engine(Generation):
             return neurons
         m, r = neurons.U.shape
         if p.n_coefficients > 1:
-            pairs = PairGradient(p, self.loss, neurons, delta)
-            pairs.bfgs(_PAIR_STEPS, _PAIR_TOL * self.resolution)
+            pairs = PairGradient(self.space, self.loss, neurons)
+            pairs.descend([(delta, _PAIR_STEPS)], _PAIR_TOL * self.resolution)
             return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))

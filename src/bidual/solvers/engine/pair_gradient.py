@@ -1,16 +1,21 @@
 r"""Quasi-Newton steps on pairs (u_k, a_k): the way to move neurons with several outputs.
 
-.. math:: \min_{U, \alpha, b} \; L(A (M U^T)_+ \alpha + 1 b^T) + \tfrac\beta2 \sum_k (\|u_k\|^2 + \|\alpha_k\|^2),
+.. math:: \min_{U, \alpha, b} \; L(A h_\delta(M U^T) \alpha + 1 b^T)
+          + \tfrac\beta2 \sum_k (\|u_k\|^2 + \|\alpha_k\|^2),
 
-which equals the training problem at balanced weights (003 Lemma 2) and has no kink in the penalty. L-BFGS from a small
-random start needs a fifth to a tenth of the gradients that Adam needs for the same objective, and no rate; a gradient
-method with momentum, whose one step length the steepest mode of all neurons together limits, lies between the two.
+which without smoothing (:math:`\delta = 0`) equals the training problem at balanced weights (003 Lemma 2) and has no
+kink in the penalty. Two things make L-BFGS need a twentieth of the gradients that Adam needs for the same objective:
+
+- the kinks of the ReLU are smoothed, less and less (:math:`h_\delta`, see :mod:`bidual.solvers.engine.newton`), so that
+  neurons cross hyperplanes where steps on the ReLU itself stop at them;
+- u is measured in the axes of the data, where directions in which the rows are long are no steeper than others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -29,63 +34,105 @@ SHARE, PIECES = 8, (512, 8192)
 #: Neurons of the start, and the size of their outputs together relative to that of the targets: small enough to turn
 #: where they are needed, large enough to be seen.
 WIDTH, SIZE = 200, 0.3
-#: Most steps of the start, and the gain of ten, relative, at which it ends: pricing does more from there.
-STEPS, GAIN = 600, 2e-4
-#: Least number of steps: the first ones know no curvature.
-LEAST = 100
+#: Widths of the kinks and the most steps at each of them, of the start.
+SCHEDULE = ((0.1, 150), (0.03, 100), (0.01, 100), (0.003, 60))
+#: The gain of ten steps, relative, at which a stage of the start ends, and the least number of steps of any stage: the
+#: first ones know no curvature.
+GAIN, LEAST = 1e-5, 20
+#: What an axis without length counts for, relative to the mean: .01 and 1 are as good on most data.
+FLOOR = 0.1
+#: Share of the largest cost below which a neuron has vanished.
+VANISHED = 1e-5
 #: Steps that L-BFGS remembers: more pay with many neurons, at little cost beside a gradient.
 MEMORY = 20
 
 
+@dataclass(frozen=True)
+class PairSpace:
+    """The rows of a problem in single precision and in their own axes.
+
+    Attributes
+    ----------
+    problem : Problem
+    X : ndarray, shape (N, r)
+        Rows in units of ``unit``.
+    axes : ndarray, shape (r, r)
+        The axes, as rows, in reduced coordinates.
+    lengths : ndarray, shape (r,)
+        What a step of one is along each of them.
+    unit : float
+    """
+
+    problem: Problem
+    X: Array
+    axes: FloatArray
+    lengths: Array
+    unit: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> PairSpace:
+        """That of a problem."""
+        X = problem.atoms.reduced
+        unit = float(np.linalg.norm(X)) / X.size**0.5
+        s, axes = problem.atoms.axes
+        lengths = np.sqrt((1.0 + FLOOR) / (s**2 / max(float((s**2).mean()), 1e-300) + FLOOR))
+        rows = X.astype(np.float32) @ (axes.T / unit).astype(np.float32)
+        return cls(problem, rows, axes, lengths.astype(np.float32), unit)
+
+    def inside(self, neurons: Neurons) -> tuple[Array, Array, FloatArray]:
+        """Pairs of balanced weights in these coordinates: both halves of the penalty keep the same weight."""
+        U = neurons.U @ (self.axes.T * self.unit)
+        size_u, size_a = np.linalg.norm(U, axis=1), np.linalg.norm(neurons.alpha, axis=1)
+        ratio = np.sqrt(np.maximum(size_a, 1e-300) / np.maximum(size_u, 1e-300))[:, None]
+        return (U * ratio).astype(np.float32), (neurons.alpha / ratio).astype(np.float32), neurons.intercept.copy()
+
+    def outside(self, U: Array, A: Array, b: FloatArray) -> Neurons:
+        """Neurons with unit output weights in reduced coordinates, without those that have all but vanished."""
+        U, A = U.astype(np.float64), A.astype(np.float64)
+        size = np.linalg.norm(A, axis=1)
+        cost = size * np.linalg.norm(U, axis=1)
+        kept = cost > VANISHED * cost.max(initial=0.0)
+        back = self.axes / self.unit
+        return Neurons((U[kept] * size[kept, None]) @ back, A[kept] / size[kept, None], b.copy())
+
+
 class PairGradient:
-    """Quasi-Newton steps on (U, alpha, b), in reduced coordinates and float32.
+    """Quasi-Newton steps on (U, alpha, b).
 
     Parameters
     ----------
-    problem : Problem
+    space : PairSpace
     loss : Loss
         A smooth loss: that of the problem, or a smoothed version of it.
     neurons : Neurons
         Where to start, in reduced coordinates.
     """
 
-    def __init__(
-        self, problem: Problem, loss: Loss, neurons: Neurons, delta: float = 0.0, dtype: Any = np.float32
-    ) -> None:
-        self.problem, self.loss, self.dtype = problem, loss, dtype
-        self.delta = dtype(delta)
-        X = problem.atoms.reduced
-        self.unit = float(np.sqrt((X**2).mean()))
-        # With u in units of `unit`, both halves of the penalty keep the same weight.
-        self.X = np.ascontiguousarray(X / self.unit, dtype=self.dtype)
-        self.beta = problem.beta / self.unit
-        size_u, size_a = np.linalg.norm(neurons.U, axis=1) * self.unit, np.linalg.norm(neurons.alpha, axis=1)
-        ratio = np.sqrt(np.maximum(size_a, 1e-300) / np.maximum(size_u, 1e-300))[:, None]
-        self.state: tuple[Array, Array, FloatArray] = (
-            np.asarray(neurons.U * self.unit * ratio, dtype=self.dtype),
-            np.asarray(neurons.alpha / ratio, dtype=self.dtype),
-            neurons.intercept.copy(),
-        )
+    def __init__(self, space: PairSpace, loss: Loss, neurons: Neurons) -> None:
+        self.space, self.problem, self.loss = space, space.problem, loss
+        self.delta = np.float32(0.0)
+        self.beta = np.float32(space.problem.beta / space.unit)
+        self.state = space.inside(neurons)
         # Pooled rows belong together; others are taken some at a time, the same ones whatever the number of threads.
-        whole = type(problem.atoms) is not Relu or problem.atoms.A is not None
-        self._piece = max(1, len(X)) if whole else int(np.clip(len(X) // SHARE, *PIECES))
+        atoms = self.problem.atoms
+        whole = type(atoms) is not Relu or atoms.A is not None
+        self._piece = max(1, len(space.X)) if whole else int(np.clip(len(space.X) // SHARE, *PIECES))
 
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
-        p, beta = self.problem, self.dtype(self.beta)
+        p, beta, everything = self.problem, self.beta, self.space.X
         parts: dict[int, tuple[float, Array, Array, FloatArray]] = {}
         size: Array = np.linalg.norm(U, axis=1)
         width = self.delta * size
 
         def work(start: int, stop: int) -> None:
-            rows = slice(None) if stop - start == len(self.X) else slice(start, stop)
-            X, Y, w = self.X[rows], p.Y[rows], p.w[rows]
-            Z = X @ U.T
-            H, D = self._activate(Z, width)
+            rows = slice(None) if stop - start == len(everything) else slice(start, stop)
+            X, Y, w = everything[rows], p.Y[rows], p.w[rows]
+            H, D = self._activate(X @ U.T, width)
             F = p.atoms.pool((H @ A).astype(np.float64)) + b
             g = self.loss.gradient(F, Y, w)
-            G = np.asarray(p.atoms.spread(g), dtype=self.dtype)
+            G = np.asarray(p.atoms.spread(g), dtype=np.float32)
             back = G @ A.T
-            widths = np.zeros(len(U), dtype=self.dtype)
+            widths = np.zeros(len(U), dtype=np.float32)
             if self.delta:
                 soften_back(back, D, widths)
             else:
@@ -93,8 +140,8 @@ class PairGradient:
             of_U = back.T @ X + (widths * width / np.maximum(size, 1e-30) ** 2)[:, None] * U
             parts[start] = self.loss.value(F, Y, w), of_U, H.T @ G, g.sum(axis=0)
 
-        over_pieces(work, len(self.X), self._piece)
-        value = 0.5 * self.beta * float(np.vdot(U, U) + np.vdot(A, A))
+        over_pieces(work, len(everything), self._piece)
+        value = 0.5 * float(beta) * float(np.vdot(U, U) + np.vdot(A, A))
         step_U, step_A, step_b = beta * U, beta * A, np.zeros_like(b)
         for start in sorted(parts):  # always in this order: rounding must not depend on the threads
             of_rows, of_U, of_A, of_b = parts[start]
@@ -113,27 +160,41 @@ class PairGradient:
         soften(Z, np.maximum(width, 1e-30), D, 0, len(Z))
         return Z, D
 
-    def bfgs(self, iterations: int, tol: float = 0.0) -> float:
-        """At most ``iterations`` steps of L-BFGS, until ten of them gain less than ``tol`` relative."""
+    def descend(
+        self, stages: Iterable[tuple[float, int]], tol: float, watch: Callable[[Neurons], None] | None = None
+    ) -> None:
+        """Stages of kinks that wide, of at most so many steps, which end when ten of them gain less than ``tol``.
+
+        ``watch`` is shown the neurons after each of them.
+        """
+        with suppress(Stopped):  # the best point is kept
+            for delta, steps in stages:
+                self.delta = np.float32(delta)
+                self._bfgs(steps, tol)
+                if watch is not None:
+                    watch(self.result())
+
+    def _bfgs(self, steps: int, tol: float) -> None:
         shapes = [v.shape for v in self.state]
         ends = np.cumsum([v.size for v in self.state])[:-1]
         values: list[float] = []
-        watch = current()
-        start = np.concatenate([np.ravel(v) for v in self.state]).astype(np.float64)
+        watch, lengths = current(), self.space.lengths
+        U, A, b = self.state
+        start = np.concatenate([np.ravel(v) for v in (U / lengths, A, b)]).astype(np.float64)
         lowest, best = np.inf, start
 
         def unpack(x: FloatArray) -> tuple[Array, Array, FloatArray]:
-            U, A, b = (v.reshape(s) for v, s in zip(np.split(x, ends), shapes, strict=True))
-            return U.astype(self.dtype), A.astype(self.dtype), b
+            T, A, b = (v.reshape(s) for v, s in zip(np.split(x, ends), shapes, strict=True))
+            return T.astype(np.float32) * lengths, A.astype(np.float32), b
 
         def evaluate(x: FloatArray) -> tuple[float, FloatArray]:
             nonlocal lowest, best
-            value, gradient = self._gradient(*unpack(x))
+            value, (of_U, of_A, of_b) = self._gradient(*unpack(x))
             if value < lowest:
                 lowest, best = value, x.copy()
             if watch.late():
                 raise Stopped
-            return value, np.concatenate([np.ravel(g) for g in gradient]).astype(np.float64)
+            return value, np.concatenate([np.ravel(g) for g in (of_U * lengths, of_A, of_b)]).astype(np.float64)
 
         def stop(intermediate_result: OptimizeResult) -> None:
             values.append(float(intermediate_result.fun))
@@ -141,29 +202,23 @@ class PairGradient:
             if slow:
                 raise StopIteration
 
-        options = {"maxiter": iterations, "maxcor": MEMORY, "ftol": 0.0, "gtol": 0.0}
-        with suppress(Stopped):  # the best point is kept
+        options = {"maxiter": steps, "maxcor": MEMORY, "ftol": 0.0, "gtol": 0.0}
+        try:
             minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
-        self.state = unpack(best)
-        return lowest
+        finally:
+            self.state = unpack(best)
 
-    def result(self, smallest: float = 1e-5) -> Neurons:
-        """Neurons with unit output weights, without those that have all but vanished."""
-        U, A, b = (np.asarray(v, dtype=np.float64) for v in self.state)
-        size = np.linalg.norm(A, axis=1)
-        cost = size * np.linalg.norm(U, axis=1)
-        kept = cost > smallest * cost.max(initial=0.0)
-        return Neurons(U[kept] * size[kept, None] / self.unit, A[kept] / size[kept, None], b)
+    def result(self) -> Neurons:
+        """What there is now."""
+        return self.space.outside(*self.state)
 
 
-def pair_start(
-    problem: Problem, loss: Loss, intercept: FloatArray, rng: np.random.Generator, *, scale: float
+def random_pairs(
+    problem: Problem, width: int, intercept: FloatArray, rng: np.random.Generator, scale: float
 ) -> Neurons:
-    """A good network with several outputs from scratch (reduced coordinates); ``scale`` is the size of the outputs."""
+    """Many small neurons (reduced coordinates); ``scale`` is the size of the outputs."""
     r, C = problem.atoms.reduced.shape[1], problem.n_coefficients
-    unit = float(np.sqrt((problem.atoms.reduced**2).mean()))
-    size = SIZE / np.sqrt(WIDTH) * scale / problem.atoms.gain
-    U = rng.standard_normal((WIDTH, r)) / np.sqrt(r) * size / unit
-    solver = PairGradient(problem, loss, Neurons(U, rng.standard_normal((WIDTH, C)) / np.sqrt(C), intercept))
-    solver.bfgs(STEPS, GAIN)
-    return solver.result()
+    unit = float(np.linalg.norm(problem.atoms.reduced)) / problem.atoms.reduced.size**0.5
+    size = SIZE / np.sqrt(width) * scale / problem.atoms.gain
+    U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
+    return Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept)

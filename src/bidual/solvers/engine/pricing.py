@@ -13,11 +13,12 @@ as good as the starts are varied. :meth:`Pricer.quick` serves the inner loop, :m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from bidual._util.typing import Array, FloatArray
-from bidual._util.watch import current
+from bidual._util.watch import Watch, current
 from bidual.problem import Problem
 from bidual.solvers.engine import _kernels
 from bidual.solvers.engine._polish import polish
@@ -47,6 +48,8 @@ _FULL_STEPS, _LENGTHS, _NEAR, _MOMENTUM, _HALF = 6, (0.3, 0.003), 0.03, 0.9, 1 /
 #: Steps of the ascents of wider searches, entries of the features times starts that can be polished instead, the least
 #: number of ends that are polished, and the share of the starts of a family.
 _ASCENT_WIDE, _POLISHED, _LEAST_ENDS, _ENDS = 120, 10_000_000, 4, 16
+#: Rows of a sample, ends of ascents on it that are taken up on all rows, and the steps there.
+_SAMPLE, _TAKEN_UP, _ASCENT_SHORT = 2000, 100, 12
 #: Noise on neurons of a strong search: that of a quick one, and more.
 _NOISES_STRONG = (0.1, 0.2, 0.4, 0.8)
 #: Rows whose signed sums are starts: few; or many, at most one in so many of all, and so many for each dimension.
@@ -133,13 +136,17 @@ class Pricer:
         self.rng = rng
         X = problem.atoms.reduced
         self.X = np.ascontiguousarray(X)
-        self.XT = np.ascontiguousarray(X.T)
-        self.scale = float(np.sqrt((X**2).mean())) if X.size else 1.0
-        self.X32 = np.ascontiguousarray(X / self.scale, dtype=np.float32)
+        self.scale = float(np.linalg.norm(X)) / X.size**0.5 if X.size else 1.0
+        self.X32 = np.divide(X, self.scale, out=np.empty(X.shape, dtype=np.float32), casting="same_kind")
         self.rank = X.shape[1]
         self.pool = np.zeros((0, self.rank))
         # Gaussians in the metric of the data: columns of very different scales would all give the same few patterns.
         self._whiten = self._metric()
+
+    @cached_property
+    def XT(self) -> FloatArray:
+        """Columns of X, which polishing goes along."""
+        return np.ascontiguousarray(self.X.T)
 
     def _metric(self) -> FloatArray:
         if not self.rank:
@@ -192,12 +199,18 @@ class Pricer:
         pieces = [np.maximum(self.X @ U[i : i + size].T, 0.0).T @ G for i in range(0, len(U), size)]
         return np.vstack(pieces) if pieces else np.zeros((0, G.shape[1]))
 
-    def ascend(self, V: FloatArray, U: FloatArray, steps: int, near: bool = False) -> Candidates:
+    def ascend(
+        self, V: FloatArray, U: FloatArray, steps: int, near: bool = False, rows: FloatArray | None = None
+    ) -> Candidates:
         """Gradient ascent in float32 from the rows of ``U``, both signs at once; values are approximate.
 
-        With several outputs, starts that are ``near`` maxima stay near.
+        With several outputs, starts that are ``near`` maxima stay near, and ``rows`` are how often each row counts,
+        most of them not at all.
         """
-        G = self.problem.atoms.spread(V)
+        G, X32 = self.problem.atoms.spread(V), self.X32
+        if rows is not None:
+            picked = np.flatnonzero(rows)
+            G, X32 = G[picked] * rows[picked, None], X32[picked]
         C = G.shape[1]
         size = float(np.abs(G).max(initial=0.0)) or 1.0
         G32 = np.asarray(G / size, dtype=np.float32)
@@ -207,14 +220,18 @@ class Pricer:
         else:
             U32, A = U.astype(np.float32), np.zeros((len(U), C), dtype=np.float32)
         values = np.zeros(len(U32), dtype=np.float32)
-        climb, watch = self._climb_scalar if C == 1 else self._climb_vector, current()
+        watch = current()
 
         def work(start: int, stop: int) -> None:
             watch.check()
-            climb(G32, U32[start:stop], A[start:stop], values[start:stop], steps, near)
+            if C == 1:
+                self._climb_scalar(G32, U32[start:stop], A[start:stop], values[start:stop], steps)
+            else:
+                state = U32[start:stop], A[start:stop], values[start:stop]
+                self._climb_vector(X32, G32, *state, steps, near, watch)
 
         # fixed pieces: rounding must not depend on the number of threads
-        _kernels.over_pieces(work, len(U32), int(np.clip(_CLIMB_ENTRIES // max(1, len(self.X32)), *_CLIMB_RANGE)))
+        _kernels.over_pieces(work, len(U32), int(np.clip(_CLIMB_ENTRIES // max(1, len(X32)), *_CLIMB_RANGE)))
         order = np.argsort(-values, kind="stable")
         outputs = A[:, None] if C == 1 else A
         return Candidates(
@@ -223,7 +240,7 @@ class Pricer:
             values[order].astype(np.float64) * size * self.scale,
         )
 
-    def _climb_scalar(self, G: Array, U: Array, signs: Array, values: Array, steps: int, _near: bool) -> None:
+    def _climb_scalar(self, G: Array, U: Array, signs: Array, values: Array, steps: int) -> None:
         g = np.ascontiguousarray(G[:, 0])
         for step in range(steps + 1):
             Z = self.X32 @ U.T
@@ -233,13 +250,16 @@ class Pricer:
             if step < steps:
                 self._step(U, S)
 
-    def _climb_vector(self, G: Array, U: Array, A: Array, values: Array, steps: int, near: bool) -> None:
+    def _climb_vector(
+        self, X: Array, G: Array, U: Array, A: Array, values: Array, steps: int, near: bool, watch: Watch
+    ) -> None:
         """Each start ends at the best point on its way."""
         full, first = (0, _NEAR) if near else (_FULL_STEPS, _LENGTHS[0])
         shrink = (_LENGTHS[1] / first) ** (1.0 / max(steps - full, 1))
         going, u, drift = np.arange(len(U)), U.copy(), np.zeros_like(U)
         for step in range(steps + 1):
-            Z = self.X32 @ u.T
+            watch.check()
+            Z = X @ u.T
             H = np.maximum(Z, 0).T @ G
             value = np.linalg.norm(H, axis=1)
             H /= np.maximum(value, 1e-30)[:, None]
@@ -248,7 +268,7 @@ class Pricer:
             values[there], U[there], A[there] = value[better], u[better], H[better]
             if step == steps:
                 break
-            S = ((Z > 0) * (G @ H.T)).T @ self.X32
+            S = ((Z > 0) * (G @ H.T)).T @ X
             if step < full:
                 self._step(u, S)
                 continue
@@ -347,6 +367,20 @@ class Pricer:
         self.remember(found)
         return found
 
+    def sampled(self, V: FloatArray, neurons: FloatArray, effort: int) -> Candidates:
+        """A quick search where rows are many: ascents on a sample of them, the best ones taken up on all rows."""
+        sizes = np.linalg.norm(self.problem.atoms.spread(V), axis=1)
+        if not sizes.any():
+            return Candidates.none(self.rank, V.shape[1])
+        expected = np.minimum(1.0, _SAMPLE * sizes / sizes.sum())
+        rows = (self.rng.random(len(sizes)) < expected) / np.maximum(expected, 1e-300)
+        starts = [self.gaussians(_SCREENED // 2 * effort), self.noisy(neurons, 2 * effort, _NOISES_SEVERAL[0])]
+        climbed = self.ascend(V, np.vstack([*starts, self.pool]), _ASCENT_SEVERAL, rows=rows)
+        best = climbed.distinct(_TAKEN_UP, _FOUND_SAME).directions
+        found = self._polished(V, self.ascend(V, np.vstack([best, neurons]), _ASCENT_SHORT, near=True), 0)
+        self.remember(found)
+        return found
+
     def _polished(self, V: FloatArray, climbed: Candidates, effort: int, floor: float = 0.0) -> Candidates:
         """The ends of ascents with their values in float64, on which bounds rest; the best of them polished."""
         climbed = climbed.distinct(_FOUND, _FOUND_SAME)
@@ -356,7 +390,7 @@ class Pricer:
         found = Candidates.none(self.rank, H.shape[1]).joined(
             Candidates(U, H / np.maximum(values, 1e-300)[:, None], values).take(values > 0)
         )
-        best = found.take(slice(0, max(_LEAST_ENDS, effort // _ENDS)))
+        best = found.take(slice(0, max(_LEAST_ENDS, effort // _ENDS) if effort else 0))
         return self.polish(V, best.directions, best.outputs, floor).joined(found)
 
     def _wide(self, V: FloatArray, families: list[FloatArray], effort: int, floor: float) -> Candidates:
