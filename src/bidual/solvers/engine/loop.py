@@ -69,19 +69,24 @@ _PAIR_STEPS, _PAIR_TOL = 600, 1e-3
 _START_TOL = 1e-3
 #: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
 _DELTA, _SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
-_DELTA_SEVERAL = 1e-2
+#: The first width with several outputs, whose start has followed the kinks already.
+_DELTA_SEVERAL = 0.01
 #: What a smaller network may cost in the end, relative to the tolerance.
 _TIDY = 0.02
 #: Moves of a network that was made narrow, and the width of the kinks in them.
 _NARROW_MOVES, _NARROW_DELTA = 5, 0.01
 
 # ---- corrective steps and cuts
-#: Corrective steps in a round; of a network that was given; and targets that allow one with several outputs: these
-#: steps are dear then, and moving the neurons does more.
+#: Corrective steps in a round; of a network that was given; and targets that allow one with heads: these steps are dear
+#: then, and moving the neurons does more.
 _CORRECTIONS, _CORRECTIONS_GIVEN, _CORRECTED = 6, 2, 3_000
 #: Cuts that may enter at a time, and from a search of the audit.
 _CUTS, _CUTS_AUDIT = 300, 200
-#: Where a round has one of them: cuts that move along with the network, the cosine from which on two are one, and their
+#: Gap above which rounds with several outputs have none: many neurons are missing, and join as the others move.
+_WIDE = 0.03
+#: Widths of the kinks, and quasi-Newton steps at each of them, of such a round.
+_WIDENING = ((0.1, 100), (0.03, 100), (0.01, 100))
+#: Where a round has one of them or none: cuts that move along with the network, the cosine from which on two are one, and their
 #: size relative to that of the neurons.
 _JOINED, _ALIKE, _JOINED_SIZE = 200, 0.99, 0.1
 #: Cosine from which on two cuts are one.
@@ -180,15 +185,26 @@ class _Engine(Generation):
     def round(self) -> None:
         """Move the neurons at hand, correct and price."""
         self.before = self.objective
-        moved = self.move(self.joined(self.at_hand), self.delta)
+        if self.several and self.gap > _WIDE:
+            self.at_hand = self.priced(self.widened(self.at_hand))
+            return
+        moved = self.move(self.joined(self.at_hand) if self.corrections == 1 else self.at_hand, self.delta)
         self.watch(moved)
         moved = merged(self.problem, moved, _MERGING * self.resolution * self.objective)
         self.at_hand = self.correct_and_price(moved, self.corrections)
 
+    def widened(self, neurons: Neurons) -> Neurons:
+        """The network with the violators of the last round, after some steps; itself if there are none yet."""
+        if not len(self.cuts):
+            return neurons
+        pairs = PairGradient(self.space, self.loss, self.joined(neurons))
+        pairs.descend(_WIDENING, GAIN, self.watch)
+        return merged(self.problem, pairs.result(), _MERGING * self.resolution * self.objective)
+
     def joined(self, neurons: Neurons) -> Neurons:
-        """Where correcting is dear, the network with the worst violators as small neurons, which grow as they move."""
+        """The network with the worst violators as small neurons, which grow as they move."""
         violation = self.cuts.values.max(initial=0.0) / self.problem.beta - 1.0
-        if self.corrections > 1 or violation <= 0 or not len(neurons):
+        if violation <= 0 or not len(neurons):
             return neurons
         worth = self.cuts.values > self.problem.beta * (1.0 + _WORTHWHILE * violation)
         new = self.cuts.take(worth).distinct(_JOINED, _ALIKE)
@@ -196,6 +212,17 @@ class _Engine(Generation):
         return Neurons(
             np.vstack([neurons.U, size * new.directions]), np.vstack([neurons.alpha, new.outputs]), neurons.intercept
         )
+
+    def priced(self, neurons: Neurons) -> Neurons:
+        """The violators at the network's own residual become cuts, and it is not corrected."""
+        p = self.problem
+        F = p.atoms.combine(np.maximum(p.atoms.reduced @ neurons.U.T, 0.0), neurons.alpha) + neurons.intercept
+        V = self.dual_point(F)
+        found = self.price(V, unit_rows(neurons.U), _WIDER * self.resolution)
+        self.bounded(lower_bound(p, V, found.best, found.best))
+        self.note(words=UNSEEN)
+        self.cuts = found.take(found.values > p.beta).distinct(_CUTS, _SAME)
+        return neurons
 
     def audit(self) -> bool:
         """See :meth:`confirm`."""
