@@ -14,6 +14,7 @@ from bidual.bounds.proof import proof_from_dict, proof_to_dict
 from bidual.certification.check_certificate import check
 from bidual.losses import get_loss
 from bidual.problem import Problem
+from bidual.programs.conic import InfeasibleError
 
 LOSSES = ["squared", "softmax", "hinge", "absolute"]
 
@@ -174,6 +175,22 @@ def test_targets_of_zero_need_no_neurons():
     assert est.n_neurons_ == 0
 
 
+def test_margins_beyond_one_leave_the_conic_solver_its_digits():
+    X = np.array([[1.0], [2.0], [2.0], [0.0], [-1.0], [-1.0], [1.0], [-2.0]])
+    for seed in range(20):  # of whole numbers, with several rows beyond the margin
+        rng = np.random.default_rng(seed)
+        y, weight = rng.permutation(np.arange(8) % 4), rng.integers(1, 4, 8)
+        est = ReLUClassifier(0.004, loss="squared_hinge", method="exact", fit_intercept=False)
+        assert est.fit(X, y, sample_weight=weight).gap_ <= 1e-4
+
+
+def test_kinks_as_close_as_a_large_column_makes_them_are_told_apart():
+    x = [-2389.0, -1990.0, 6532.0, -6525.0, 6750.0, -9431.0, -6580.0, -11023.0, 18373.0, -25239.0, 6643.0]
+    y = [1, 3, 2, 4, 1, 0, 4, 0, 2, 0, 3]
+    est = trained(np.array(x)[:, None], y, 0.043, "hinge", fit_intercept=False, prove=False)
+    assert est.likely_gap_ <= 1e-4
+
+
 # ---- exact fits --------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +212,23 @@ def test_an_exact_fit_shares_neurons_between_outputs_where_that_is_cheaper():
     twice = trained(X, np.hstack([Y, Y]), 0)
     assert twice.objective_ == pytest.approx(np.sqrt(2) * once, rel=1e-4)
     assert twice.gap_ <= 1e-4
+
+
+def test_directions_that_leave_an_exact_fit_do_not_come_back_for_ever():
+    X = np.array([[0, -2, -1], [-2, 1, 1], [-1, -1, 1], [-2, 1, 0], [1, 0, 1]], dtype=float)
+    Y = np.array([[0, 1], [-1, -2], [0, 0], [0, 0], [-1, 2]], dtype=float)
+    weight = np.array([1.0, 1.0, 3.0, 2.0, 2.0])
+    est = ReLURegressor(0, method="exact", bias=False, fit_intercept=False).fit(X, Y, sample_weight=weight)
+    assert est.gap_ <= 1e-4
+    assert est.n_iter_ <= 50
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "hinge"])
+def test_what_no_network_fits_is_said_to_be_so_whatever_the_conic_solver_makes_of_it(loss):
+    for seed in range(10):
+        X, y = problem(seed, loss, n=9, d=1)
+        with pytest.raises(InfeasibleError, match="exactly"):
+            trained(X, y, 0, loss, bias=False, fit_intercept=False)
 
 
 def test_the_smallest_network_of_zero_hinge_loss_is_proven_for_three_classes():
