@@ -271,6 +271,15 @@ def test_neurons_of_sampled_patterns_are_no_better_than_those_of_all(loss):
     assert some.gap_ <= 1e-4
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_direction_beside_a_thin_cone_is_no_value_attained_in_it():
+    X = np.array([[1450.0, 3.31e-7], [-1420.0, -5.74e-6], [483.0, 4.15e-5], [-601.0, -2.06e-4], [2090.0, -2.76e-7]])
+    Y = np.array([[-0.824, 0.644], [0.952, -0.943], [-0.562, -0.702], [-1.09, -0.832], [-0.12, -1.75]])
+    est = trained(X, Y, 0, "epsilon_insensitive", method="sampled", n_patterns=6)
+    assert est.certificate_.attained <= est.certificate_.limit
+    assert est.certificate_.verify(X, Y, model=est.network_)
+
+
 def test_all_patterns_as_a_sample_are_as_good_as_exact():
     X, Y = problem(6, "squared", n=6, C=2)
     gates = enumerate_patterns(np.column_stack([X, np.ones(6)])).witnesses

@@ -205,8 +205,8 @@ class SquaredHinge(Hinge):
         return self._dual_box(Y, 1.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
-        # t >= 1 - y e. No t >= 0: beyond the margin t = 0 is least anyway, and there that bound would have neither slack
-        # nor a multiplier, where interior points lose their digits.
+        # t >= 1 - y e. No t >= 0: beyond the margin t = 0 is least anyway, and that bound would have neither slack nor
+        # a multiplier, where interior points lose their digits.
         k = Y.size
         return ConeForm(
             offset=np.zeros_like(Y),
