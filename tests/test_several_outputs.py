@@ -191,6 +191,28 @@ def test_kinks_as_close_as_a_large_column_makes_them_are_told_apart():
     assert est.likely_gap_ <= 1e-4
 
 
+def accepted(est, X, y, weight=None):
+    """What the independent checker says of the certificate and the network."""
+    return check(est.certificate_.to_dict(), X, y, weight, est.network_.to_dict())
+
+
+def test_equal_rows_of_all_classes_leave_a_constraint_of_rounding_that_is_checked():
+    X, y = np.ones((6, 2)), np.arange(6) % 3
+    est = trained(X, y, 0.02, "softmax", bias=False)
+    proven, reason = accepted(est, X, y)
+    assert proven, reason
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_loss_far_below_rounding_is_computed_again():
+    X, y = problem(1, "softmax")
+    weight = (y == 1).astype(float)
+    est = ReLUClassifier(0.02, loss="softmax", method="exact").fit(X, y, sample_weight=weight)
+    assert 0 < est.objective_ < 1e-12
+    proven, reason = accepted(est, X, y, weight)
+    assert proven, reason
+
+
 # ---- exact fits --------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +251,14 @@ def test_what_no_network_fits_is_said_to_be_so_whatever_the_conic_solver_makes_o
         X, y = problem(seed, loss, n=9, d=1)
         with pytest.raises(InfeasibleError, match="exactly"):
             trained(X, y, 0, loss, bias=False, fit_intercept=False)
+
+
+@pytest.mark.parametrize("method", ["exact", "sampled"])
+def test_rows_of_zeros_fit_no_targets_that_differ(method):
+    for seed in range(5):
+        _, Y = problem(seed, "squared")
+        with pytest.raises(InfeasibleError, match="exactly"):
+            trained(np.zeros((8, 2)), Y, 0, method=method, bias=False)
 
 
 def test_the_smallest_network_of_zero_hinge_loss_is_proven_for_three_classes():
@@ -292,6 +322,15 @@ def test_ascents_in_the_cones_of_many_rows_end_at_a_proven_optimum():
     est = trained(X, Y, 0.05, method="sampled", n_patterns=8)
     assert est.certificate_.scope == "patterns"
     assert est.gap_ <= 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("C", [6, 9])
+def test_bounds_along_the_axes_of_many_outputs_are_checked_to_their_last_digits(C):
+    X, Y = problem(3, "squared", n=5, C=C)
+    est = trained(X, Y, 0.02, method="sampled", n_patterns=8)
+    proven, reason = accepted(est, X, Y)
+    assert proven, reason
 
 
 # ---- proofs over the directions of outputs -----------------------------------------------------------------------

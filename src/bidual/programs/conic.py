@@ -49,6 +49,9 @@ _STATUS = {
     "CallbackTerminated": Status.INTERRUPTED,
 }
 
+#: Where it does not say these, there may be no solution at all.
+_UNDOUBTED = ("Solved", "MaxTime", "CallbackTerminated")
+
 
 class ConicFailure(RuntimeError):
     """The conic solver has no answer: numbers of too many sizes."""
@@ -224,7 +227,8 @@ class ConicProgram(ABC):
         solution = solver.solve()
         word = str(solution.status).split(".")[-1]
         failed = word not in _STATUS
-        if "PrimalInfeasible" in word or (failed and not self.problem.loss.finite and _contradictory(A, b, cones)):
+        doubtful = not self.problem.loss.finite and word not in _UNDOUBTED
+        if "PrimalInfeasible" in word or (doubtful and _contradictory(A, b, cones)):
             raise InfeasibleError(
                 f"no network fits these data exactly on the {P} {self.what} in use: equal inputs with "
                 "different targets cannot be interpolated, and without bias the network is zero at zero. Use beta > 0"
