@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from tests.deep_helpers import squared, train_dense, white_rows
 
-from bidual import LinearNetRegressor
+from bidual import Certificate, LinearNetRegressor
+from bidual.certification.check_certificate import check
 from bidual.closed_form.deep_linear import LinearOptions, solve_linear, train_linear
 from bidual.closed_form.linear import LinearProblem, dual_projection
 from bidual.closed_form.ranks import rank_jumps, rank_path
@@ -145,6 +148,32 @@ def test_beta_zero_is_the_smallest_norm_of_an_exact_fit(depth):
     for shift in 0.3 * rng.standard_normal((20, 7, 3)):  # other exact fits cost more
         other = np.linalg.pinv(X) @ Y + shift - np.linalg.pinv(X) @ (X @ shift)
         assert (np.linalg.svd(other, compute_uv=False) ** (2 / depth)).sum() >= (sigma ** (2 / depth)).sum()
+
+
+@pytest.mark.parametrize("beta", [1e-300, 1e-100, 1e-30, 1e-18])
+@pytest.mark.parametrize(("depth", "C"), [(3, 1), (3, 2), (5, 1), (5, 2)])
+def test_a_beta_that_rounding_hides_is_refused_or_proves_little_but_nothing_false(depth, C, beta):
+    rng = np.random.default_rng(depth)
+    X, Y = rng.standard_normal((9, 3)), rng.standard_normal((9, C))
+    net = LinearNetRegressor(depth, beta)
+    if beta == 1e-300:
+        with pytest.raises(ValueError, match="lost"):
+            net.fit(X, Y)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        net.fit(X, Y)
+    unfitted = 0.5 * np.mean(np.sum((Y - LinearNetRegressor(2, 0).fit(X, Y).predict(X).reshape(Y.shape)) ** 2, axis=1))
+    assert 0 <= net.lower_bound_ <= net.objective_
+    assert net.objective_ == pytest.approx(unfitted, rel=1e-6)
+
+
+def test_a_claim_about_a_beta_that_rounding_hides_is_refused():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((9, 3)), rng.standard_normal((9, 1))
+    data = LinearNetRegressor(3, 0.01).fit(X, Y).certificate_.to_dict()
+    assert not Certificate.from_dict(data | {"beta": 1e-300}).verify(X, Y)
+    assert not check(data | {"beta": 1e-300}, X, Y)[0]
 
 
 @pytest.mark.parametrize("C", [1, 2])

@@ -14,6 +14,7 @@ from bidual.bounds.proof import proof_from_dict, proof_to_dict
 from bidual.certification.check_certificate import check
 from bidual.losses import get_loss
 from bidual.problem import Problem
+from bidual.programs.conic import InfeasibleError
 
 LOSSES = ["squared", "softmax", "hinge", "absolute"]
 
@@ -174,6 +175,44 @@ def test_targets_of_zero_need_no_neurons():
     assert est.n_neurons_ == 0
 
 
+def test_margins_beyond_one_leave_the_conic_solver_its_digits():
+    X = np.array([[1.0], [2.0], [2.0], [0.0], [-1.0], [-1.0], [1.0], [-2.0]])
+    for seed in range(20):  # of whole numbers, with several rows beyond the margin
+        rng = np.random.default_rng(seed)
+        y, weight = rng.permutation(np.arange(8) % 4), rng.integers(1, 4, 8)
+        est = ReLUClassifier(0.004, loss="squared_hinge", method="exact", fit_intercept=False)
+        assert est.fit(X, y, sample_weight=weight).gap_ <= 1e-4
+
+
+def test_kinks_as_close_as_a_large_column_makes_them_are_told_apart():
+    x = [-2389.0, -1990.0, 6532.0, -6525.0, 6750.0, -9431.0, -6580.0, -11023.0, 18373.0, -25239.0, 6643.0]
+    y = [1, 3, 2, 4, 1, 0, 4, 0, 2, 0, 3]
+    est = trained(np.array(x)[:, None], y, 0.043, "hinge", fit_intercept=False, prove=False)
+    assert est.likely_gap_ <= 1e-4
+
+
+def accepted(est, X, y, weight=None):
+    """What the independent checker says of the certificate and the network."""
+    return check(est.certificate_.to_dict(), X, y, weight, est.network_.to_dict())
+
+
+def test_equal_rows_of_all_classes_leave_a_constraint_of_rounding_that_is_checked():
+    X, y = np.ones((6, 2)), np.arange(6) % 3
+    est = trained(X, y, 0.02, "softmax", bias=False)
+    proven, reason = accepted(est, X, y)
+    assert proven, reason
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_loss_far_below_rounding_is_computed_again():
+    X, y = problem(1, "softmax")
+    weight = (y == 1).astype(float)
+    est = ReLUClassifier(0.02, loss="softmax", method="exact").fit(X, y, sample_weight=weight)
+    assert 0 < est.objective_ < 1e-12
+    proven, reason = accepted(est, X, y, weight)
+    assert proven, reason
+
+
 # ---- exact fits --------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +234,31 @@ def test_an_exact_fit_shares_neurons_between_outputs_where_that_is_cheaper():
     twice = trained(X, np.hstack([Y, Y]), 0)
     assert twice.objective_ == pytest.approx(np.sqrt(2) * once, rel=1e-4)
     assert twice.gap_ <= 1e-4
+
+
+def test_directions_that_leave_an_exact_fit_do_not_come_back_for_ever():
+    X = np.array([[0, -2, -1], [-2, 1, 1], [-1, -1, 1], [-2, 1, 0], [1, 0, 1]], dtype=float)
+    Y = np.array([[0, 1], [-1, -2], [0, 0], [0, 0], [-1, 2]], dtype=float)
+    weight = np.array([1.0, 1.0, 3.0, 2.0, 2.0])
+    est = ReLURegressor(0, method="exact", bias=False, fit_intercept=False).fit(X, Y, sample_weight=weight)
+    assert est.gap_ <= 1e-4
+    assert est.n_iter_ <= 50
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "hinge"])
+def test_what_no_network_fits_is_said_to_be_so_whatever_the_conic_solver_makes_of_it(loss):
+    for seed in range(10):
+        X, y = problem(seed, loss, n=9, d=1)
+        with pytest.raises(InfeasibleError, match="exactly"):
+            trained(X, y, 0, loss, bias=False, fit_intercept=False)
+
+
+@pytest.mark.parametrize("method", ["exact", "sampled"])
+def test_rows_of_zeros_fit_no_targets_that_differ(method):
+    for seed in range(5):
+        _, Y = problem(seed, "squared")
+        with pytest.raises(InfeasibleError, match="exactly"):
+            trained(np.zeros((8, 2)), Y, 0, method=method, bias=False)
 
 
 def test_the_smallest_network_of_zero_hinge_loss_is_proven_for_three_classes():
@@ -237,6 +301,15 @@ def test_neurons_of_sampled_patterns_are_no_better_than_those_of_all(loss):
     assert some.gap_ <= 1e-4
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_direction_beside_a_thin_cone_is_no_value_attained_in_it():
+    X = np.array([[1450.0, 3.31e-7], [-1420.0, -5.74e-6], [483.0, 4.15e-5], [-601.0, -2.06e-4], [2090.0, -2.76e-7]])
+    Y = np.array([[-0.824, 0.644], [0.952, -0.943], [-0.562, -0.702], [-1.09, -0.832], [-0.12, -1.75]])
+    est = trained(X, Y, 0, "epsilon_insensitive", method="sampled", n_patterns=6)
+    assert est.certificate_.attained <= est.certificate_.limit
+    assert est.certificate_.verify(X, Y, model=est.network_)
+
+
 def test_all_patterns_as_a_sample_are_as_good_as_exact():
     X, Y = problem(6, "squared", n=6, C=2)
     gates = enumerate_patterns(np.column_stack([X, np.ones(6)])).witnesses
@@ -249,6 +322,15 @@ def test_ascents_in_the_cones_of_many_rows_end_at_a_proven_optimum():
     est = trained(X, Y, 0.05, method="sampled", n_patterns=8)
     assert est.certificate_.scope == "patterns"
     assert est.gap_ <= 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("C", [6, 9])
+def test_bounds_along_the_axes_of_many_outputs_are_checked_to_their_last_digits(C):
+    X, Y = problem(3, "squared", n=5, C=C)
+    est = trained(X, Y, 0.02, method="sampled", n_patterns=8)
+    proven, reason = accepted(est, X, Y)
+    assert proven, reason
 
 
 # ---- proofs over the directions of outputs -----------------------------------------------------------------------

@@ -65,7 +65,8 @@ def chain_bound(problem: Problem[Chains], lines: list[tuple[float, float]]) -> t
     """The lower bound by these lines, and the nuclear norm at which it is least."""
     L, zero = problem.atoms.depth, zero_loss(problem)
     cost = 0.5 * L * problem.beta
-    end = (zero / cost) ** (L / 2.0) * (1.0 + 64 * L * _EPS)  # a network beyond costs more than zero loses
+    with np.errstate(over="ignore"):  # a network beyond costs more than zero loses
+        end = float(np.float64(zero / cost) ** (L / 2.0)) * (1.0 + 64 * L * _EPS)
     if not lines or not 0 < end < np.inf:  # no loss is below zero
         return 0.0, 0.0
     values, slopes = np.array(lines).T

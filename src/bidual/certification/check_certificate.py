@@ -361,7 +361,8 @@ def loss_of(p: Document) -> tuple[float, float, Any, Any]:
         "squared_hinge": (0.0, inf, lambda s, y: 0.5 * s**2 - s, lambda f, y: 0.5 * np.maximum(1 - y * f, 0) ** 2),
         "margin": (0.0, inf, lambda s, y: -s, lambda f, y: np.where(y * f >= 1 - tol, 0.0, inf)),
         "softmax": (-1.0, 1.0, lambda u, y: np.where(y, (1 + u) * np.log1p(u * (u > -1)), u * np.log(abs(u) + 1e-300)),
-                    lambda f, y: np.logaddexp.reduce(f, axis=1, keepdims=True) - (y * f).sum(axis=1, keepdims=True)),
+                    lambda f, y: np.logaddexp(0.0, np.logaddexp.reduce(  # of what others are ahead, however little
+                        np.where(y, -inf, f - (y * f).sum(axis=1, keepdims=True)), axis=1, keepdims=True))),
     }  # fmt: skip
     need(name in table, f"{UNKNOWN}does not know the loss {name!r}")
     return table[name]
@@ -460,15 +461,16 @@ def reduced(M: Array, G: Array) -> tuple[Array, Array, float]:
     """Equal rows taken together and rows without weight left out, along the r principal axes of their row space: rows
     X (N, r), weights, and what is lost.
     """
-    rows, which = np.unique(M, axis=0, return_inverse=True)
+    rows, which, often = np.unique(M, axis=0, return_inverse=True, return_counts=True)
     weight = np.zeros((len(rows), G.shape[1]))
     np.add.at(weight, which.ravel(), G)
+    added = (often.max(initial=1) - 1) * 2 * U * total(M, G)
     used = rows.any(axis=1) & weight.any(axis=1)
     M, G = rows[used], weight[used]
     _, s, Vt = np.linalg.svd(M, full_matrices=False)
     r = int((s > s[:1].sum() * max(M.shape) * 2 * U).sum())
     X = M @ Vt[:r].T
-    return X, G, total(M - X @ Vt[:r], G) + 16 * (r + 4) * U * total(M, G)
+    return X, G, total(M - X @ Vt[:r], G) + 16 * (r + 4) * U * total(M, G) + added
 
 
 def into_cone(c: Array, normals: Array, enough: float) -> tuple[float, Array]:
@@ -850,6 +852,13 @@ def output_directions(proof: Document, C: int) -> tuple[Array, Array]:
     return directions, cones
 
 
+def along_axes(proof: Document, g: Array) -> float:
+    """A bound from those along axes B and against them: ||H|| <= ||B H|| (1 - ||B B^T - I||)^(-1/2)."""
+    axes, C = np.array(proof["axes"], dtype=float), len(g) // 2
+    defect = C * (float(np.abs(axes @ axes.T - np.eye(C)).max()) + 4 * (C + 4) * U)
+    return float(np.linalg.norm(np.maximum(g, 0.0).reshape(2, C).max(axis=0))) * (1 + defect)
+
+
 def by_shared(X: Array, G: Array, active: Array, proof: Document) -> float:
     """g(a), the largest a^T G^T (X u)_+ on these patterns, is convex in a and positively homogeneous: its values at
     the generators of cones bound it on them, and that is the constraint. So do spectral norms.
@@ -858,7 +867,7 @@ def by_shared(X: Array, G: Array, active: Array, proof: Document) -> float:
     error = (C + 8) * 2 * U * total(X, G)  # of the weights G a
     g = np.array([over_patterns(X, (G @ a)[:, None], active, 0.0, (1.0,)) for a in directions]) + error
     if not len(cones):
-        limit = float(np.linalg.norm(g.reshape(2, C).max(axis=0))) * (1 + 2e-10 * C)
+        limit = along_axes(proof, g)
     else:
         W = directions[cones]
         limit = float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12)
@@ -905,7 +914,7 @@ def by_relaxation(M: Array, G: Array, proof: Document) -> float:
                 waiting.append((np.where(np.arange(len(X)) == row, sign, signs), [*fixed, row][:CUTS]))
         need(not waiting and not leaves, "a tree is not complete")
     if not len(cones):
-        return scale * float(np.linalg.norm(g.reshape(2, C).max(axis=0))) * (1 + 2e-10 * C) + slack
+        return scale * along_axes(proof, g) + slack
     W = directions[cones]
     return scale * float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12) + slack
 
@@ -1034,7 +1043,8 @@ def constraint(
     if not len(R):
         return 0.0, ""
     if kind == "cones":
-        return by_cones(R, H, number(proof["limit"], "limit"), enough - lost) + lost, ""
+        limit = max(number(proof["limit"], "limit"), lost)  # below, rounding is all there is
+        return by_cones(R, H, limit, enough - lost) + lost, ""
     need(C == 1 or kind in ("spectral", "shared"), "patterns bound one output")
     (N, r), active = R.shape, all_patterns(R)
     lost += ((r + 1) * PARALLEL + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one

@@ -28,7 +28,7 @@ from bidual.atoms import Relu
 from bidual.bounds import ByFormula, Certificate, lower_bound
 from bidual.closed_form.layers import aligned_layers
 from bidual.closed_form.linear import LinearProblem, proximal_gradient, separable, singular_values
-from bidual.closed_form.scalar import chain_cost, minimise_chain, reach
+from bidual.closed_form.scalar import chain_cost, minimise_chain
 from bidual.losses import Squared
 from bidual.networks import DeepNetwork
 from bidual.problem import Problem
@@ -126,13 +126,14 @@ def nuclear(problem: LinearProblem, beta: float, options: LinearOptions) -> Line
 def _local(problem: LinearProblem, beta: float, depth: int, options: LinearOptions) -> LinearSolution:
     r"""Local minima from several starts; the bound replaces :math:`\sigma^{2/L}` by its chord.
 
-    No singular value of an optimum exceeds the R of :func:`reach`, and :math:`\sigma^{2/L} \ge R^{2/L-1} \sigma` up to
-    there: the two-layer problem with :math:`\tfrac L2 R^{2/L-1} \beta` in place of beta bounds this one from below.
+    No singular value of an optimum exceeds the R of :meth:`LinearProblem.reach`, and up to there
+    :math:`\sigma^{2/L} \ge R^{2/L-1} \sigma`: the two-layer problem with :math:`\tfrac L2 R^{2/L-1} \beta` in place of
+    beta bounds this one from below.
     """
     starts = [separable(problem, beta, depth)[0], problem.B / problem.S, nuclear(problem, beta, options).Z]
     ends = [proximal_gradient(problem, beta, depth, Z, options.tol, options.max_iter) for Z in starts]
     Z = min((Z for Z, _ in ends), key=lambda Z: problem.objective(Z, beta, depth))
-    most = reach(problem.objective(Z, beta, depth) - problem.constant, beta, depth)
+    most = problem.reach(Z, beta, depth)
     relaxed = nuclear(problem, 0.5 * depth * most ** (2.0 / depth - 1.0) * beta, options)
     return LinearSolution(Z, relaxed.lower_bound, "chord of the penalty, which is not convex", sum(k for _, k in ends))
 
@@ -209,7 +210,7 @@ def train_linear(
         used = w > 0
         posed = Problem(Relu(X[used]), Y[used], w[used], loss, beta, fit_intercept)
         objective = posed.loss_value(F[used]) + beta * objective
-        bound = ByFormula(bound.value - problem.slack(solution.Z, beta, depth))
+        bound = ByFormula(max(0.0, bound.value - problem.slack(solution.Z, beta, depth)))
         if depth == 2:
             V = loss.dual_point(w[used, None] * (Y - F)[used], posed.Y, posed.w, centred=fit_intercept)
             value = float(np.linalg.norm((X[used] - x_mean).T @ V, 2))

@@ -102,11 +102,15 @@ class LinearProblem:
 
     def slack(self, Z: FloatArray, beta: float, depth: int) -> float:
         """What rounding and the lost singular values of X could gain for any W no worse than ``V Z``."""
+        best = self.objective(Z, beta, depth)
+        change = (self.lost + self.error) * self.reach(Z, beta, depth) + self.blur
+        return change * (float(np.sqrt(2.0 * best)) + 0.5 * change)
+
+    def reach(self, Z: FloatArray, beta: float, depth: int) -> float:
+        """The largest singular value that a W no worse than ``V Z`` may have, rounding included."""
         best, zero = self.objective(Z, beta, depth), self.loss(0.0 * self.B)
         # no W has less loss than what no W can fit
-        spare = max(best - self.constant, 0.0) + 8 * max(self.V.shape) * _EPS * zero
-        change = (self.lost + self.error) * reach(spare, beta, depth) + self.blur
-        return change * (float(np.sqrt(2.0 * best)) + 0.5 * change)
+        return reach(max(best - self.constant, 0.0) + 8 * max(self.V.shape) * _EPS * zero, beta, depth)
 
     def uncertainty(self, Z: FloatArray) -> float:
         r"""How far, in norm, :math:`V Z` may be from the W of smallest norm that minimises the loss.

@@ -145,7 +145,11 @@ def _polish(points: list[Point], evaluate: Callable[[float], Point], beta: float
 
 def reach(loss_at_zero: float, beta: float, depth: int) -> float:
     r"""The strength at which a chain costs what zero loses: none of a better network is stronger (losses are >= 0)."""
-    return float((2.0 * loss_at_zero / (beta * depth)) ** (depth / 2.0))
+    with np.errstate(over="ignore"):
+        strength = float(np.float64(2.0 * loss_at_zero / (beta * depth)) ** (depth / 2.0))
+    if not np.isfinite(strength):
+        raise ValueError(f"beta={beta:.3g} is lost beside the loss with {depth} layers: use a larger one")
+    return strength
 
 
 def _total(point: Point) -> float:

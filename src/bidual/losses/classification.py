@@ -162,22 +162,18 @@ class Hinge(MarginLoss):
     def limit(self) -> Loss:
         return Margin()
 
-    def _costs(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Quadratic and linear cost of the slack t >= (1 - m)_+."""
-        return np.zeros_like(W), W
-
     def dual_box(self, Y: FloatArray) -> DualBox:
         return self._dual_box(Y, 0.0)
 
     def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        # t >= 1 - y e, t >= 0
         k = Y.size
-        quadratic, linear = self._costs(np.repeat(w, Y.shape[1]))
         eye = sp.eye_array(k)
         return ConeForm(
             offset=np.zeros_like(Y),
             quadratic_e=np.zeros(k),
-            quadratic_t=quadratic,
-            linear_t=linear,
+            quadratic_t=np.zeros(k),
+            linear_t=np.repeat(w, Y.shape[1]),
             G_e=sp.csc_array(sp.vstack([sp.diags_array(-Y.ravel()), sp.csc_array((k, k))])),
             G_t=sp.csc_array(sp.vstack([-eye, -eye])),
             h=np.concatenate([-np.ones(k), np.zeros(k)]),
@@ -208,8 +204,20 @@ class SquaredHinge(Hinge):
     def dual_box(self, Y: FloatArray) -> DualBox:
         return self._dual_box(Y, 1.0)
 
-    def _costs(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return W, np.zeros_like(W)
+    def cone_form(self, Y: FloatArray, w: FloatArray) -> ConeForm:
+        # t >= 1 - y e. No t >= 0: beyond the margin t = 0 is least anyway, and that bound would have neither slack nor
+        # a multiplier, where interior points lose their digits.
+        k = Y.size
+        return ConeForm(
+            offset=np.zeros_like(Y),
+            quadratic_e=np.zeros(k),
+            quadratic_t=np.repeat(w, Y.shape[1]),
+            linear_t=np.zeros(k),
+            G_e=sp.csc_array(sp.diags_array(-Y.ravel())),
+            G_t=sp.csc_array(-sp.eye_array(k)),
+            h=-np.ones(k),
+            cones=(("nonnegative", k),),
+        )
 
 
 class Margin(MarginLoss):

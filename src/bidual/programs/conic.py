@@ -24,6 +24,7 @@ from typing import ClassVar
 import clarabel
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linprog
 
 from bidual._util.memory import require_memory
 from bidual._util.status import Status
@@ -47,6 +48,9 @@ _STATUS = {
     "InsufficientProgress": Status.STALLED,
     "CallbackTerminated": Status.INTERRUPTED,
 }
+
+#: Where it does not say these, there may be no solution at all.
+_UNDOUBTED = ("Solved", "MaxTime", "CallbackTerminated")
 
 
 class ConicFailure(RuntimeError):
@@ -222,13 +226,15 @@ class ConicProgram(ABC):
             solver.set_termination_callback(lambda info: bool(stop()))
         solution = solver.solve()
         word = str(solution.status).split(".")[-1]
-        if "PrimalInfeasible" in word:
+        failed = word not in _STATUS
+        doubtful = not self.problem.loss.finite and word not in _UNDOUBTED
+        if "PrimalInfeasible" in word or (doubtful and _contradictory(A, b, cones)):
             raise InfeasibleError(
                 f"no network fits these data exactly on the {P} {self.what} in use: equal inputs with "
                 "different targets cannot be interpolated, and without bias the network is zero at zero. Use beta > 0"
             )
         x, y = np.array(solution.x), np.array(solution.z)
-        if word not in _STATUS or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        if failed or not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise ConicFailure(
                 f"the conic solver stopped with status {word}; the data may be badly scaled (standardise the "
                 "columns), or beta far too small"
@@ -331,6 +337,16 @@ class FiniteProgram(ConicProgram):
         multipliers = np.maximum(result.cone_multipliers, 0.0).reshape(signs * C, -1)
         normals = np.asarray(self.blocks.cone_matrix().T @ multipliers.T).T.reshape(signs, C, r, P)
         return np.linalg.norm(np.concatenate([gradients, -gradients]) + normals, axis=2)
+
+
+def _contradictory(A: sp.csc_array, b: FloatArray, cones: list[object]) -> bool:
+    """Whether the linear rows of a program alone cannot be met: norms can always be as large as they need to be."""
+    kinds = (clarabel.ZeroConeT, clarabel.NonnegativeConeT)
+    sizes = [cone.dim for cone in cones]  # type: ignore[attr-defined]
+    kind = np.repeat([kinds.index(type(cone)) if type(cone) in kinds else len(kinds) for cone in cones], sizes)
+    rows, equal, below = A.tocsr(), kind == 0, kind == 1
+    found = linprog(np.zeros(A.shape[1]), rows[below], b[below], rows[equal], b[equal], bounds=(None, None))
+    return bool(found.status == 2)
 
 
 def _to_output(K: sp.csc_array, c: int, C: int) -> sp.csc_array:

@@ -19,7 +19,7 @@ from bidual.bounds.proof import NormProof
 from bidual.bounds.rowwise import RowwiseBounds
 from bidual.losses import ConeForm
 from bidual.problem import Problem
-from bidual.programs.conic import ConicProgram, ConicResult, FiniteProgram
+from bidual.programs.conic import ConicFailure, ConicProgram, ConicResult, FiniteProgram
 from bidual.programs.newton_conic import newton
 from bidual.solvers import cone_generation
 from bidual.solvers.base import Options, Solution
@@ -214,7 +214,13 @@ def solve_program(program: ConicProgram, log: Log) -> ConicResult:
     loss = program.problem.loss
     form = loss.cone_form(program.problem.Y, program.problem.w)
     solve = partial(_solve, program, log)
-    result = None if form is None else solve(form)
+    result = None
+    if form is not None:
+        try:
+            result = solve(form)
+        except ConicFailure:
+            if not loss.smooth:
+                raise
     # Exponential cones may stall far from the optimum; Newton steps only need quadratic programs.
     if result is None or (result.status in (Status.STALLED, Status.ROUGHLY) and loss.smooth):
         result = newton(program, solve, result, tol=min(_FINE, _ACCURACY * log.options.tol))

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
 import numpy as np
+from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
 from bidual._util.typing import FloatArray
@@ -46,11 +47,12 @@ _TRY, _PROVEN = 0.5, 0.9
 _FINE = 0.1
 #: What rounding may add to a constraint: less is no violation.
 _ROUNDING = 1e-9
-#: Directions that may enter in a round, no two of which have this cosine: near the end they crowd at the optimum. Where
-#: they are too much alike for the conic solver, these are tried, one after the other.
-_ENTER, _SAME, _ALIKE = 200, 1.0 - 1e-12, (1.0 - 1e-10, 1.0 - 1e-8)
-#: Directions stay as long as the constraint at them is this close to its limit.
-_STAYS = 0.9
+#: Directions that may enter in a round, no two of which are this near: at the end they crowd at the optimum, and with
+#: columns of other sizes kinks are as near. Where that is too near for the conic solver, these are tried in turn.
+_ENTER, _SAME, _ALIKE = 200, 1e-7, (1e-6, 1e-5, 1e-4)
+#: Directions stay as long as the constraint at them is this close to its limit; all of them do where the objective has
+#: fallen by less than this, in units of the tolerance.
+_STAYS, _PROGRESS = 0.9, 0.01
 #: Share of the largest cost below which the conic solver has only not made it zero.
 _UNUSED = 1e-8
 #: What merging nearly parallel neurons may cost, in units of the tolerance.
@@ -121,7 +123,14 @@ class SharedRun(Run):
             if len(self.directions) > most:
                 return
             self.n_iter += 1
-            program, result = self.solved()
+            before = self.objective
+            try:
+                program, result = self.solved()
+            except ConicFailure:
+                if not np.isfinite(self.objective):
+                    raise
+                self.status = Status.STALLED
+                return
             neurons = program.neurons(result)
             neurons = repair(self.problem, replace(neurons, U=neurons.U @ self.problem.atoms.basis.T))
             self.offer(neurons)
@@ -133,22 +142,23 @@ class SharedRun(Run):
                 return
             if self.gap <= _TRY * self.options.tol and self.prove():
                 return
-            costs = program.costs(result.Z)
-            used = costs > _UNUSED * costs.max(initial=0.0)
-            self.directions = self.directions[used | (self.values(V, self.directions) > _STAYS * self.problem.beta)]
-            before = len(self.directions)
+            if self.objective < before * (1.0 - _PROGRESS * self.options.tol):  # else what leaves comes back
+                costs = program.costs(result.Z)
+                used = costs > _UNUSED * costs.max(initial=0.0)
+                self.directions = self.directions[used | (self.values(V, self.directions) > _STAYS * self.problem.beta)]
+            known = len(self.directions)
             self.take(np.concatenate([self.missed, missing]))
-            if len(self.directions) == before:
+            if len(self.directions) == known:
                 self.status = Status.STALLED
                 return
 
     def solved(self) -> tuple[SharedProgram, ConicResult]:
         """The program on the directions at hand; where they crowd too much for the solver, on fewer of them."""
-        for same in _ALIKE:
+        for near in _ALIKE:
             program = SharedProgram(self.problem, self.directions)
             with suppress(ConicFailure):
                 return program, solve_program(program, self)
-            self.directions = different(self.directions, same)
+            self.directions = different(self.directions, near)
         program = SharedProgram(self.problem, self.directions)
         return program, solve_program(program, self)
 
@@ -213,7 +223,8 @@ class SharedRun(Run):
         goal = max(-np.inf if target is None else target, (1.0 + _FINE * self.options.tol) * attained)
         search = SharedSearch(self.problem, patterns, V)
         search.run(goal, last)
-        value = max(attained, float(self.values(V, search.u[None])[0]))
+        # a direction of the search is in its cone up to rounding, which is much where cones are thin
+        value = min(max(attained, float(self.values(V, search.u[None])[0])), search.bound)
         kind = "all" if patterns.complete else "these"
         how = f"{len(search.cover.directions)} directions of outputs on {kind} {len(patterns)} activation patterns"
         yield OracleBound(value, search.bound, self.problem.atoms.basis @ search.u, how, search.proof())
@@ -229,9 +240,12 @@ class SharedRun(Run):
         return repair(problem, reduce_neurons(problem, neurons, _MERGING * self.options.tol))
 
 
-def different(U: FloatArray, cosine: float) -> FloatArray:
-    """Unit directions without those that have a larger cosine with an earlier one."""
-    return U[~(np.triu(U @ U.T, 1) > cosine).any(axis=0)]
+def different(U: FloatArray, distance: float) -> FloatArray:
+    """Directions without those that are nearer than this to an earlier one."""
+    if len(U) < 2:
+        return U
+    pairs = cKDTree(U).query_pairs(distance, output_type="ndarray")
+    return np.delete(U, pairs.max(axis=1), axis=0)
 
 
 def every_face(problem: Problem[Relu], faces: list[Faces]) -> Search:
@@ -275,7 +289,11 @@ def solve_several(problem: Problem[Relu], options: Options, train: Callable[[Opt
     with watching(options.time_limit):
         faces = few_faces(problem.atoms.reduced, FACES)
         if faces is not None:
-            return solve_on_faces(problem, faces, options, began)
+            try:
+                return solve_on_faces(problem, faces, options, began)
+            except ConicFailure:  # what is trained otherwise is there to go on from
+                if not problem.loss.finite:
+                    raise
         limit = options.time_limit
         half = replace(options, tol=_FIRST * options.tol, time_limit=None if limit is None else 0.5 * limit)
         found = train(half)
