@@ -86,7 +86,7 @@ _CUTS, _CUTS_AUDIT = 300, 200
 _WIDE = 0.03
 #: Widths of the kinks, and quasi-Newton steps at each of them, of such a round.
 _WIDENING = ((0.1, 100), (0.03, 100), (0.01, 100))
-#: Where a round has one of them or none: cuts that move along with the network, the cosine from which on two are one, and their
+#: Where a round has one of them or none: cuts that join the network, the cosine from which on two are one, and their
 #: size relative to that of the neurons.
 _JOINED, _ALIKE, _JOINED_SIZE = 200, 0.99, 0.1
 #: Cosine from which on two cuts are one.
