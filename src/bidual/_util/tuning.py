@@ -20,8 +20,8 @@ class Tuning:
     dear_factors: float = 4e9
     #: Columns from which the eigenvectors of a Gram matrix are too dear as well.
     broad_columns: int = 2048
-    #: Multiplications of a Gram matrix that take too long for a bound that is had at the last moment (a second).
-    long_gram: float = 3e10
+    #: Multiplications of a Gram matrix that take too long for a bound that is had at the last moment (half a second).
+    long_gram: float = 1e10
     #: Rows of a Gram matrix at a time: their scaled copy stays small.
     gram_rows: int = 4096
     #: Activations of a network that are held at once (32 MiB).

@@ -26,7 +26,7 @@ from bidual.programs.corrective import Corrected
 
 #: The first epsilon, relative to the mean size of the groups in use, and what it is multiplied by where the smoothed
 #: problem is solved to this share of what smoothing costs.
-_FIRST, _FALLS, _SOLVED = 0.05, 0.2, 0.1
+_FIRST, _FALLS, _SOLVED = 0.1, 0.1, 0.1
 #: Newton steps in all, and iterations of conjugate gradients in each, which end at this share of the residual.
 _STEPS, _CG, _RESIDUAL = 60, 30, 0.05
 #: Halvings of a step, and the share of the promised decrease that is enough.

@@ -83,7 +83,7 @@ _CORRECTIONS, _CORRECTIONS_GIVEN, _CORRECTED = 6, 2, 3_000
 #: Cuts that may enter at a time, and from a search of the audit.
 _CUTS, _CUTS_AUDIT = 300, 200
 #: Gap above which rounds with several outputs have none: many neurons are missing, and join as the others move.
-_WIDE = 0.03
+_WIDE = 0.01
 #: Widths of the kinks, and quasi-Newton steps at each of them, of such a round.
 _WIDENING = ((0.1, 100), (0.03, 100), (0.01, 100))
 #: Where a round has one of them or none: cuts that join the network, the cosine from which on two are one, and their
