@@ -39,7 +39,7 @@ def write_report(
         What :func:`bidual.load` returns for a file of ``bidual fit``, or a :class:`~bidual.ReLURegressor` or
         :class:`~bidual.ReLUClassifier`.
     X, y : array
-        The training data, as the model takes them: raw columns (or images, or sequences) for a Model.
+        The training data, as the model takes them: the table (or images, or sequences) for a Model.
     target : str
         What an estimator predicts; a Model knows.
     source : str or None
@@ -79,9 +79,10 @@ def write_report(
         tol = getattr(model, "tol", None) if tol is None else tol
         model = Model.of(model, n_rows=len(y), target=target)
     text = page(
-        model,
-        X,
+        model.on_numbers,
+        model.encode(X),
         y,
+        encoder=model.encoder,
         source=source,
         model_file=model_file,
         history=history,
