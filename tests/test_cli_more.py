@@ -75,7 +75,20 @@ def test_path_of_classes_writes_models_and_a_picture(capsys):
 
 
 def test_cv_chooses_as_the_estimator_does(capsys):
-    ok("cv", *VALUES, "--no-scale-target", "--n-betas", 4, "--folds", 3, "--out", "m.json", "--json", "--plot", "cv.svg")
+    ok(
+        "cv",
+        *VALUES,
+        "--no-scale-target",
+        "--n-betas",
+        4,
+        "--folds",
+        3,
+        "--out",
+        "m.json",
+        "--json",
+        "--plot",
+        "cv.svg",
+    )
     result = json.loads(capsys.readouterr().out)
     estimator = ReLURegressorCV(n_betas=4, cv=3, random_state=0).fit(STANDARD, Y)
     assert result["beta"] == pytest.approx(estimator.beta_)

@@ -18,6 +18,7 @@ from bidual.models import Model, Target, Training
 from bidual.networks import Network
 from bidual.tables import INDEX, Cells, Label, Table, TableEncoder, standardisation
 from bidual.tables.cells import is_code, is_date, number, unit
+from bidual.tables.columns import reading
 
 TASKS = ("auto", "regression", "classification")
 #: Whole numbers of at most so many different values, each in so many rows on average, may be classes.
@@ -119,6 +120,7 @@ class Prepared:
             about, y = _classes(table, target)
         else:
             about, y = _values(table, target, w, scale_target is not False)
+            remarks += reading(target, table.columns[target], table.decimal_of(target))
         scaling = standardisation(X, w) if scale else None
         return cls(table, encoder, features, X, y, mass, about, scaling, shape, tuple(remarks), choice)
 

@@ -85,6 +85,11 @@ def unit(text: str) -> str:
     return ""
 
 
+def is_plain(text: str) -> bool:
+    """Whether a number is written as programs do."""
+    return _PLAIN.fullmatch(text.strip()) is not None
+
+
 def points(text: str) -> bool:
     """Whether the unit of a number tells that its decimal mark is a point."""
     return unit(text.strip()) in _POINT_UNITS

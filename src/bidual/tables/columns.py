@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -15,7 +15,7 @@ import numpy as np
 
 from bidual._util.checks import check_number, shown
 from bidual._util.typing import FloatArray
-from bidual.tables.cells import is_code, is_date, is_missing, number, spelling, truth, unit
+from bidual.tables.cells import is_code, is_date, is_missing, is_plain, number, spelling, truth, unit
 from bidual.tables.table import Table, no_number
 
 #: A column of so many different texts, one in half of the rows or more, is a name or an identifier.
@@ -210,7 +210,7 @@ def learn(table: Table, name: str, weights: FloatArray, most: int, remarks: list
         written = _unit(table, name, filled)
         values = parsed(table, name, decimal, written)[used]
         column = Numbers.learn(name, values, weights[used], decimal=decimal, unit=written)
-        _say_how(column, filled, remarks)
+        remarks += reading(name, filled, decimal)
         return _constant(values) or _filled(column, values, remarks)
     return _categories(table, name, used, weights, most, remarks)
 
@@ -323,11 +323,10 @@ def _unit(table: Table, name: str, filled: Sequence[Any]) -> str:
     return signs[0] if signs else ""
 
 
-def _say_how(column: Numbers, filled: Sequence[Any], remarks: list[str]) -> None:
-    """Say how text was read that is not written as programs write numbers."""
-    for cell in filled:
-        if isinstance(cell, str) and (column.unit or column.decimal == "," or "," in cell):
-            value = number(cell, column.decimal)
-            if value is not None and not cell.strip().isdigit():
-                remarks.append(f"column {column.name!r}: {shown(cell)} is read as {value:.15g}")
-                return
+def reading(name: str, cells: Iterable[Any], decimal: str) -> list[str]:
+    """How a number is read that is not written as programs write numbers, if there is one."""
+    for cell in cells:
+        value = number(cell, decimal) if isinstance(cell, str) else None
+        if value is not None and not (is_plain(cell) and float(cell) == value):
+            return [f"column {name!r}: {shown(cell)} is read as {value:.15g}"]
+    return []

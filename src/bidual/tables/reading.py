@@ -25,7 +25,7 @@ from bidual.tables.cells import COMMA, POINT, is_missing, marks, number
 from bidual.tables.frames import table_of
 from bidual.tables.table import Cells, Table
 
-#: What may stand between cells; of those that cut all rows alike the first wins that makes most cells.
+#: What may stand between cells.
 _SEPARATORS = (",", ";", "\t", "|", " ")
 #: Rows that are looked at to find the separator.
 _SAMPLE = 200
@@ -136,8 +136,9 @@ def _read_csv(source: str, data: bytes, separator: str | None, decimal: str | No
     except csv.Error as error:
         raise ValueError(f"{source} is not a CSV file: {error}") from error
     header = [name.strip() for name in rows[0]]
-    numbers = [value for name in header if (value := number(name)) is not None]
-    if len(numbers) == len(header) or any(value != int(value) for value in numbers if math.isfinite(value)):
+    read = ((number(name), number(name, COMMA)) for name in header)
+    numbers = [one if other is None else other for one, other in read if (one, other) != (None, None)]
+    if len(numbers) == len(header) or any(value != round(value) for value in numbers if math.isfinite(value)):
         raise ValueError(f"{source} needs a header: its first row holds no names, but {', '.join(header[:4])}, ...")
     while not rows[-1]:  # blank lines at the end; elsewhere they are ragged rows
         rows.pop()
@@ -156,18 +157,21 @@ def _read_csv(source: str, data: bytes, separator: str | None, decimal: str | No
 
 
 def _separator(text: str) -> str:
-    """Of the characters that cut the first rows alike, the one that makes most cells; the comma wins ties."""
-    best, most = ",", (0, 1)
+    """The character that cuts the first rows alike, into the most cells, the most of them numbers; else the comma."""
+    best, most = ",", (False, 1, 0)
     for separator in _SEPARATORS:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, **_spaces(separator))
         try:
-            sizes = [len(row) for _, row in zip(range(_SAMPLE), reader, strict=False) if row]
+            rows = [row for _, row in zip(range(_SAMPLE), reader, strict=False) if row]
         except csv.Error:
             continue
-        # a blank is a separator only if nothing else is: names and labels have blanks
-        alike = 1 if len(set(sizes)) == 1 and separator != " " else 0
-        if sizes and sizes[0] > 1 and (alike, sizes[0]) > most and (separator != " " or len(set(sizes)) == 1):
-            best, most = separator, (alike, sizes[0])
+        alike = len({len(row) for row in rows}) == 1
+        if separator == " " and (not alike or most[1] > 1):  # names and labels have blanks
+            continue
+        numbers = sum(number(cell) is not None or number(cell, COMMA) is not None for row in rows for cell in row)
+        found = (alike, len(rows[0]), numbers)
+        if len(rows[0]) > 1 and found > most:
+            best, most = separator, found
     return best
 
 

@@ -148,9 +148,9 @@ class Table:
         return f"{self.source}: row {i + (1 if self.typed else 2)}, column {name!r}"
 
     def filled(self, name: str) -> Cells:
-        """A column without missing cells."""
+        """A column of labels or targets, none of which is missing; a label may be called "none"."""
         for i, cell in enumerate(self.columns[name]):
-            if is_missing(cell):
+            if str(cell).strip().lower() in ("", "nan") or (is_missing(cell) and not isinstance(cell, str)):
                 raise ValueError(f"{self.where(name, i)}: the cell is empty or NaN ({shown(cell)}): leave this row out")
         return self.columns[name]
 
