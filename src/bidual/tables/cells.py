@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, time, timedelta
 from math import isnan
 from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from bidual._util.typing import FloatArray
 
 #: Cells that say that nothing is known, in lower case.
 MISSING = frozenset(
@@ -40,6 +42,9 @@ def _pattern(decimal: str) -> re.Pattern[str]:
 _PATTERN = {decimal: _pattern(decimal) for decimal in (POINT, COMMA)}
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.I)
+#: What is in no plain number, or makes it a code; a point that does not stand before three digits.
+_UNUSUAL = re.compile(r"[^0-9eE+.\n-]|^0\d+$", re.M)
+_DECIMALS = re.compile(r"\.(?!\d{3}(?!\d))")
 _CODE = re.compile(r"0\d+")
 _DATE = re.compile(
     r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2})"
@@ -127,8 +132,21 @@ def truth(cell: Any) -> float | None:
     return None
 
 
-def marks(cells: Iterable[Any]) -> frozenset[str]:
+def plain(cells: Sequence[Any]) -> FloatArray | None:
+    """All cells at once, if they are numbers written as programs do or empty (NaN); None if one of them is not."""
+    if not all(isinstance(cell, str) for cell in cells) or _UNUSUAL.search("\n".join(cells)):
+        return None
+    try:
+        values = np.array([cell or "nan" for cell in cells], dtype=np.float64)
+    except ValueError:
+        return None
+    return None if np.isinf(values).any() else values
+
+
+def marks(cells: Sequence[Any]) -> frozenset[str]:
     """Decimal marks with which all cells are numbers; both if the cells do not tell."""
+    if plain(cells) is not None and _DECIMALS.search("\n".join(cells)):
+        return frozenset({POINT})
     fitting = {POINT, COMMA}
     for cell in cells:
         if isinstance(cell, str):

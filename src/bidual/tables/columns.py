@@ -183,6 +183,12 @@ def learn(table: Table, name: str, weights: FloatArray, most: int, remarks: list
     """What a column is, by the rows whose weight is positive; text says why there is nothing to learn from it."""
     cells = table.columns[name]
     used: list[int] = np.flatnonzero(weights > 0).tolist()
+    if name not in table.categorical and table.quick(name) is not None:
+        values = parsed(table, name, ".", "")[used]
+        if np.isnan(values).all():
+            return "has no values"
+        kind = Booleans if isinstance(cells, np.ndarray) and cells.dtype.kind == "b" else Numbers
+        return _constant(values) or _filled(kind.learn(name, values, weights[used]), values, remarks)
     known = [i for i in used if not is_missing(cells[i])]
     if not known:
         return "has no values"
@@ -195,18 +201,18 @@ def learn(table: Table, name: str, weights: FloatArray, most: int, remarks: list
         values = np.array([math.nan if is_missing(cells[i]) else float(truth(cells[i]) or 0) for i in used])
         return _constant(values) or _filled(Booleans.learn(name, values, weights[used]), values, remarks)
     if all(isinstance(cell, Real) for cell in filled):
-        decimal, numeric = ".", len(filled)
+        decimal, count = ".", len(filled)
     else:
         decimal = table.decimal_of(name)
-        numeric = sum(number(cell, decimal) is not None for cell in filled)
-    if numeric < len(filled) and sum(map(is_date, filled)) >= _MOSTLY * len(filled):
+        count = sum(number(cell, decimal) is not None for cell in filled)
+    if count < len(filled) and sum(map(is_date, filled)) >= _MOSTLY * len(filled):
         day = next(cell for cell in filled if is_date(cell))
         raise ValueError(
             f"{table.source}: column {name!r} holds dates or times ({shown(str(day))}), which are not numbers: leave "
             "it out (--drop, in Python drop=), or replace it by columns such as the year, the month or the days "
             "since the first"
         )
-    if numeric >= _MOSTLY * len(filled):
+    if count >= _MOSTLY * len(filled):
         written = _unit(table, name, filled)
         values = parsed(table, name, decimal, written)[used]
         column = Numbers.learn(name, values, weights[used], decimal=decimal, unit=written)
@@ -218,8 +224,9 @@ def learn(table: Table, name: str, weights: FloatArray, most: int, remarks: list
 def parsed(table: Table, name: str, decimal: str, written: str) -> FloatArray:
     """Numbers of a column, NaN where they are missing; ValueError names the first cell that has none."""
     cells = table.columns[name]
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        values = cells.astype(np.float64)
+    quick = table.quick(name, decimal) if written != "%" else None
+    if quick is not None:
+        values = quick
         bad = np.flatnonzero(np.isinf(values))
     else:
         found = [math.nan if is_missing(cell) else number(cell, decimal) for cell in cells]
@@ -233,7 +240,7 @@ def parsed(table: Table, name: str, decimal: str, written: str) -> FloatArray:
         )
         why = no_number(cell, number(cell, decimal))
         raise ValueError(f"{table.where(name, int(bad[0]))}: {why}{hint}")
-    for i, cell in enumerate(cells):
+    for i, cell in enumerate(cells if quick is None else ()):
         if isinstance(cell, str) and (sign := unit(cell.strip())) != written and (sign or written == "%"):
             if is_missing(cell):
                 continue

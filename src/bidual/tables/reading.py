@@ -75,8 +75,8 @@ def read_table(
     name = fspath(path)
     suffixes = Path(name).suffixes
     suffix = suffixes[-1].lower() if suffixes else ""
-    if separator is not None and len(separator) != 1:
-        raise ValueError(f"the separator must be one character, got {separator!r}")
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+        raise ValueError(f"the separator must be one character, no quote and no line end, got {separator!r}")
     if suffix == ".npz":
         table = _read_npz(Path(name))
     elif suffix in _PARQUET + _EXCEL:
@@ -137,7 +137,7 @@ def _read_csv(source: str, data: bytes, separator: str | None, decimal: str | No
         raise ValueError(f"{source} is not a CSV file: {error}") from error
     header = [name.strip() for name in rows[0]]
     read = ((number(name), number(name, COMMA)) for name in header)
-    numbers = [one if other is None else other for one, other in read if (one, other) != (None, None)]
+    numbers = [value for one, other in read if (value := one if other is None else other) is not None]
     if len(numbers) == len(header) or any(value != round(value) for value in numbers if math.isfinite(value)):
         raise ValueError(f"{source} needs a header: its first row holds no names, but {', '.join(header[:4])}, ...")
     while not rows[-1]:  # blank lines at the end; elsewhere they are ragged rows
@@ -202,7 +202,7 @@ INDEX = "(index)"
 
 def _decimal(columns: dict[str, list[str]]) -> str | None:
     """The decimal mark, if all columns that tell agree."""
-    told = [marks(cell for cell in column if not is_missing(cell)) for column in columns.values()]
+    told = [marks([cell for cell in column if not is_missing(cell)]) for column in columns.values()]
     one = {next(iter(found)) for found in told if len(found) == 1}
     return COMMA if one == {COMMA} else POINT if one == {POINT} else None
 
@@ -247,7 +247,7 @@ def _read_npz(path: Path) -> Table:
     names = [str(name) for name in arrays.get("feature_names", [f"x{j}" for j in range(X.shape[1])])]
     if len(names) != X.shape[1]:
         raise ValueError(f"{path}: X has {X.shape[1]} columns, feature_names has {len(names)}")
-    columns: dict[str, Cells] = {name: column.tolist() for name, column in zip(names, X.T, strict=True)}
+    columns: dict[str, Cells] = dict(zip(names, X.T, strict=True))
     y = arrays.get("y")
     if y is not None:
         if y.shape not in ((len(X),), (len(X), 1)):

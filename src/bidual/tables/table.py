@@ -12,7 +12,7 @@ import numpy as np
 
 from bidual._util.checks import shown
 from bidual._util.typing import Array, FloatArray
-from bidual.tables.cells import COMMA, POINT, is_code, is_missing, marks, number, points
+from bidual.tables.cells import COMMA, POINT, is_code, is_missing, marks, number, plain, points
 
 Label: TypeAlias = str | int | float | bool
 #: The cells of a column.
@@ -81,6 +81,8 @@ class Table:
 
     def decimal_of(self, name: str, known: str | None = None) -> str:
         """The decimal mark of a column; ``known`` is that of the column of this name the model was trained on."""
+        if self.quick(name, known) is not None:
+            return POINT
         texts = [cell for cell in self.columns[name] if isinstance(cell, str) and not is_missing(cell)]
         fitting = marks(texts)
         if self.decimal is not None and self.decimal in fitting:
@@ -103,13 +105,15 @@ class Table:
         bad = self.first_not_number(name)
         if bad is not None:
             raise ValueError(bad)
+        if (values := self.quick(name)) is not None:
+            return values
         decimal = self.decimal_of(name)
         return np.array([number(cell, decimal) for cell in self.columns[name]], dtype=np.float64)
 
     def first_not_number(self, name: str) -> str | None:
         """Where and what the first cell is that is not a finite number, or None."""
-        cells = self.columns[name]
-        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf" and np.isfinite(cells).all():
+        cells, values = self.columns[name], self.quick(name)
+        if values is not None and np.isfinite(values).all():
             return None
         decimal = self.decimal_of(name)
         for i, cell in enumerate(cells):
@@ -117,6 +121,13 @@ class Table:
             if value is None or not math.isfinite(value):
                 return f"{self.where(name, i)}: {no_number(cell, value)}"
         return None
+
+    def quick(self, name: str, known: str | None = None) -> FloatArray | None:
+        """A column of numbers, or of text written as programs write them, NaN where cells are empty; else None."""
+        cells = self.columns[name]
+        if isinstance(cells, np.ndarray):
+            return cells.astype(np.float64) if cells.dtype.kind in "biuf" else None
+        return None if COMMA in (self.decimal, known) else plain(cells)
 
     def matrix(self, names: Sequence[str]) -> FloatArray:
         """Several columns of numbers, ``(n, len(names))``."""
