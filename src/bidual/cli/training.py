@@ -36,7 +36,12 @@ from bidual.models import Model, Training
 from bidual.tables import csv_text, write_csv
 from bidual.training.paths import SolutionPath, solution_path
 
-_BETA = argument("--beta", type=float, default=1e-3, help="weight decay (default %(default)s)")
+_BETA = argument(
+    "--beta",
+    type=float,
+    default=1e-3,
+    help="weight decay, beside the mean loss on standardised columns and target (default %(default)s)",
+)
 _OUT = argument("--out", type=Path, required=True, metavar="FILE", help="where the model goes (JSON)")
 _REPORT = argument("--report", type=Path, metavar="FILE", help="write a report about it (one HTML page)")
 _BETAS = (
