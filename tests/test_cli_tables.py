@@ -174,6 +174,15 @@ def test_what_cannot_be_learned_is_refused_in_a_sentence(text, message, capsys):
     assert not Path("m.json").exists()
 
 
+@pytest.mark.parametrize("name", ["", "id", "PassengerId", "index", "Unnamed: 0"])
+def test_columns_that_number_the_rows_are_left_out_and_that_is_said(name, capsys):
+    rows = [f"{k},{k * k % 7},{k * k % 7 + 0.5}" for k in range(1, 15)]
+    Path("d.csv").write_text("\n".join([f"{name},a,y", *rows]))
+    ok("fit", "d.csv", "--target", "y", "--out", "m.json", "--beta", 0.1)
+    assert load("m.json").feature_names == ("a",)
+    assert f"column {name or '(index)'!r} numbers the rows: left out" in capsys.readouterr().err
+
+
 def test_columns_can_be_declared_categories(capsys):
     Path("d.csv").write_text("floor,y\n" + "".join(f"{k % 3},{k % 3 * 1.5 + k / 100}\n" for k in range(12)))
     ok("fit", "d.csv", "--target", "y", "--out", "m.json", "--categorical", "floor", "--beta", 0.1, "--quiet")

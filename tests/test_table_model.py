@@ -159,6 +159,14 @@ def test_before_fit_it_says_so():
         TableModel().predict(HOUSES)
 
 
+def test_its_report_is_written_from_the_table(model, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from bidual.report import write_report
+
+    page = write_report(tmp_path / "r.html", model, HOUSES, PRICE, compare=False).read_text(encoding="utf-8")
+    assert "city (4 categories)" in page
+
+
 # ---- what wraps a network ----------------------------------------------------------------------
 
 

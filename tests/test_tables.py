@@ -148,6 +148,11 @@ def test_the_line_that_excel_writes_for_itself_is_no_header(tmp_path):
     assert read(tmp_path, "sep=;\na;b\n1;2\n").names == ["a", "b"]
 
 
+def test_blanks_around_cells_and_before_quotes_mean_nothing(tmp_path):
+    table = read(tmp_path, 'a, b, c\n1 , "x, y", ?\n2, "z",  3\n')
+    assert table.columns == {"a": ["1", "2"], "b": ["x, y", "z"], "c": ["?", "3"]}
+
+
 def test_separators_at_the_end_of_lines_make_no_column(tmp_path):
     assert read(tmp_path, "a,b,\n1,2,\n3,4,\n").names == ["a", "b"]
 
@@ -331,6 +336,12 @@ def test_text_among_numbers_is_a_mistake_and_never_a_category(tmp_path):
 def test_what_cannot_be_learned_from_is_refused_with_a_hint(cells, message):
     with pytest.raises(ValueError, match=message):
         TableEncoder().fit({"a": cells})
+
+
+def test_all_refused_columns_are_named_at_once():
+    names = [f"person {k}" for k in range(20)]
+    with pytest.raises(ValueError, match=r"column 'a' holds 20 different texts.*refuses 'c'"):
+        TableEncoder().fit({"a": names, "b": range(20), "c": ["2024-01-03"] * 20})
 
 
 def test_constant_and_empty_columns_are_left_out_and_need_not_be_there_later():

@@ -157,7 +157,9 @@ class Model:
 
     @classmethod
     def of(cls, estimator: Any, n_rows: int, target: str = "y") -> Model:
-        """The model of a fitted ReLURegressor or ReLUClassifier, which takes the columns as they are."""
+        """The model of a fitted ReLURegressor or ReLUClassifier, which takes the columns as they are, or TableModel."""
+        if isinstance(getattr(estimator, "model_", None), Model):
+            return estimator.model_
         if not hasattr(estimator, "certificate_"):
             raise ValueError(f"this {type(estimator).__name__} is not fitted yet: call fit first")
         if not hasattr(estimator, "activation"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ def pose(
     sample_weight: Array | None,
 ) -> Case:
     """The network in ``model``, and the problem it is to be judged by; see :func:`bidual.certify`."""
-    if isinstance(model, str) and model.endswith(".json"):
+    if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".json"):
         model = load(model)
     model, X, y = unwrap(model, X, y)
     network = as_network(model)

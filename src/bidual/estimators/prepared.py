@@ -26,7 +26,7 @@ _FEW, _OFTEN = 10, 5
 #: Texts of a target are classes unless there are more of them than this, one in every two rows.
 _MANY_CLASSES = 10
 #: Names of columns that number the rows, if that is what they do.
-_INDEX_NAMES = frozenset((INDEX, "unnamed: 0", "index", "id", "row", "rownames", "row_id", "rowid", "row_number"))
+_INDEX_NAMES = frozenset((INDEX, "unnamed: 0", "index", "row", "rownames", "row_number"))
 
 
 class Choice(NamedTuple):
@@ -193,7 +193,7 @@ def _is_text(table: Table, cell: Any) -> bool:
 
 def _counts_rows(name: str, cells: Cells) -> bool:
     """Whether a column only numbers the rows: it says so by its name, and its cells rise by one."""
-    if name.lower() not in _INDEX_NAMES:
+    if name.lower() not in _INDEX_NAMES and not name.lower().endswith("id"):
         return False
     values = [number(cell) for cell in cells]
     if name == INDEX:

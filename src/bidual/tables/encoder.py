@@ -93,7 +93,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         table.require(self.categorical)
         table = self._read_as(table)
         weights, remarks = normalise_weights(sample_weight, len(table)), list(table.remarks)
-        found = {name: learn(table, name, weights, self.max_categories, remarks) for name in table.names}
+        found, refused = dict[str, Column | str](), dict[str, ValueError]()
+        for name in table.names:
+            try:
+                found[name] = learn(table, name, weights, self.max_categories, remarks)
+            except ValueError as error:
+                refused[name] = error
+        if refused:
+            first, *others = refused
+            more = f"; the same or another reason refuses {', '.join(map(repr, others))}" if others else ""
+            raise ValueError(f"{refused[first]}{more}") from refused[first]
         self.columns_ = tuple(column for column in found.values() if isinstance(column, Column))
         self.left_out_ = {name: why for name, why in found.items() if isinstance(why, str)}
         if not self.columns_:

@@ -23,7 +23,7 @@ def table_of(X: Any, source: str = "X", *, decimal: str | None = None) -> Table:
         if len(columns) < len(names):
             raise ValueError(f"{source} has columns whose names differ in type only: make all of them text")
         categorical = frozenset(
-            str(name) for name in names if str(getattr(X[name], "dtype", "")).lower().startswith(("category", "enum"))
+            str(name) for name in names if str(getattr(X[name], "dtype", "")).lower().startswith(("categor", "enum"))
         )
     elif isinstance(X, dict):
         columns = {str(name): _cells(values) for name, values in X.items()}

@@ -13,7 +13,8 @@ import math
 import sys
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def _read_csv(source: str, data: bytes, separator: str | None, decimal: str | No
         separator, text = separator or first.strip()[4], rest
     separator = separator or _separator(text)
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, **_spaces(separator)))
+        rows = list(_rows(text, separator, strict=True))
     except csv.Error as error:
         raise ValueError(f"{source} is not a CSV file: {error}") from error
     header = [name.strip() for name in rows[0]]
@@ -160,9 +161,8 @@ def _separator(text: str) -> str:
     """The character that cuts the first rows alike, into the most cells, the most of them numbers; else the comma."""
     best, most = ",", (False, 1, 0)
     for separator in _SEPARATORS:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, **_spaces(separator))
         try:
-            rows = [row for _, row in zip(range(_SAMPLE), reader, strict=False) if row]
+            rows = [row for row in islice(_rows(text, separator), _SAMPLE) if row]
         except csv.Error:
             continue
         alike = len({len(row) for row in rows}) == 1
@@ -175,8 +175,8 @@ def _separator(text: str) -> str:
     return best
 
 
-def _spaces(separator: str) -> dict[str, Any]:
-    return {"skipinitialspace": True} if separator == " " else {}
+def _rows(text: str, separator: str, *, strict: bool = False) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=strict)
 
 
 def _named(source: str, header: list[str], columns: list[list[str]]) -> tuple[list[str], list[list[str]]]:
