@@ -160,6 +160,7 @@ def test_what_the_target_asks_for_is_said(capsys):
     ("text", "message"),
     [
         ("a,y\n1,$5\n2,$6\n3,x\n4,$7\n", "d.csv: row 4, column 'y': 'x' is not a number, as other cells of the target"),
+        ("a,y\n1,1.5\n2,NA\n3,2.5\n", "row 3, column 'y': nothing is known ('NA'): leave this row out"),
         ("a,y\n1,2020-01-01\n2,2020-01-02\n", "the target 'y' holds dates ('2020-01-01')"),
         ("a,y\n" + "".join(f"{k},id {k}\n" for k in range(30)), "30 different texts in 30 rows"),
         ("day,y\n2020-01-01,1.5\n2020-01-02,2.5\n", "column 'day' holds dates or times"),

@@ -17,7 +17,7 @@ from bidual.bounds import Certificate
 from bidual.models import Model, Target, Training
 from bidual.networks import Network
 from bidual.tables import INDEX, Cells, Label, Table, TableEncoder, standardisation
-from bidual.tables.cells import is_code, is_date, number, unit
+from bidual.tables.cells import is_code, is_date, is_missing, number, unit
 from bidual.tables.columns import reading
 
 TASKS = ("auto", "regression", "classification")
@@ -166,6 +166,9 @@ def choose_task(table: Table, name: str) -> Choice:
     distinct = len({str(cell) for cell in cells})
     if numeric < len(cells):
         text = table.first_not_number(name) if numeric else None
+        gap = next(i for i, value in enumerate(values) if value is None)
+        if 2 * numeric >= len(cells) and is_missing(cells[gap]):
+            raise ValueError(f"{table.where(name, gap)}: nothing is known ({shown(cells[gap])}): leave this row out")
         if 2 * numeric >= len(cells) and distinct > 2 and text is not None:
             raise ValueError(f"{text}, as other cells of the target are: correct it, or say --task classification")
         if distinct > max(_MANY_CLASSES, len(cells) / 2):
