@@ -168,6 +168,7 @@ class Table:
 
 def no_number(cell: Any, value: float | None) -> str:
     """Why a cell whose ``value`` is this is no finite number."""
+    cell = cell.item() if isinstance(cell, np.generic) else cell
     if is_missing(cell):
         return "the cell is empty" if cell == "" or cell is None else f"{shown(cell)} is not a number"
     return f"{shown(cell)} is not a {'finite ' if value is not None else ''}number"
