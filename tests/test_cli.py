@@ -17,8 +17,8 @@ import bidual.cli.training as commands
 from bidual import ReLUClassifier, ReLURegressor
 from bidual.cli import main
 from bidual.cli.commands import COMMANDS
-from bidual.cli.data import standardisation
 from bidual.models import load
+from bidual.tables import standardisation
 
 SOURCE = Path(bidual.__file__).parents[1]
 RNG = np.random.default_rng(0)
@@ -83,7 +83,7 @@ FIT = ("fit", "d.csv", "--target", "y", "--out", "m.json", "--seed", 0)
 
 def test_regression_round_trip(capsys):
     write()
-    ok(*FIT, "--beta", 0.01, "--method", "exact")
+    ok(*FIT, "--beta", 0.01, "--method", "exact", "--no-scale-target")
     out, err = capsys.readouterr()
     assert "proven" in out
     assert "neurons" in out
@@ -311,13 +311,14 @@ def test_info(capsys):
         ("\na,y\n3,4\n", "d.csv needs a header"),
         ("a,b\n1,2\n", "d.csv lacks the column 'y'; it has 'a', 'b'"),
         ("a,a,y\n1,2,3\n", "d.csv has more than one column called 'a'"),
-        (",a,y\n0,1,2\n", "d.csv: column 1 of the header has no name"),
+        (",a,y\n0,1,2\n0,3,4\n", "d.csv: column 1 of the header has no name"),
+        ("a,,y\n0,1,2\n1,3,4\n", "d.csv: column 2 of the header has no name"),
         ("a,y\n1,2\n3\n", "d.csv: row 3 has 1 cells, the header has 2"),
         ("a,y\n1,2\n\n3,4\n", "d.csv: row 3 has 0 cells, the header has 2"),
         ("a,b,y\n1,2,3\n4,x,6\n", "d.csv: row 3, column 'b': 'x' is not a number"),
         ("a,b,y\n1,2,3\n4,1_0,6\n", "d.csv: row 3, column 'b': '1_0' is not a number"),
-        ("a,b,y\n1,,3\n4,5,6\n", "d.csv: row 2, column 'b': the cell is empty"),
-        ("a,b,y\n1,NaN,3\n4,5,6\n", "d.csv: row 2, column 'b': 'NaN' is not a finite number"),
+        ("a,y\n,3\nNaN,6\n", "d.csv has no columns to learn from: 'a' has no values"),
+        ("a,y\n1,3\n1,6\n", "d.csv has no columns to learn from: 'a' is 1 in every row"),
         ("a,b,y\n1,-inf,3\n4,5,6\n", "d.csv: row 2, column 'b': '-inf' is not a finite number"),
         ("a,y\n1,3\n4,\n5,6\n", "d.csv: row 3, column 'y': the cell is empty"),
         ("a,y\n1,x\n4,nan\n", "d.csv: row 3, column 'y': the cell is empty or NaN"),
@@ -335,8 +336,10 @@ def test_bad_csv(capsys, text, message):
 
 def test_bad_files(capsys):
     assert "d.csv: No such file" in error(capsys, *FIT)
-    Path("d.csv").write_bytes("a,y\n1,2\n".encode("utf-16"))
-    assert "d.csv is not UTF-8 text" in error(capsys, *FIT)
+    Path("d.csv").write_bytes(b"\xef\xbb\xbfa,y\n1,\xe9\n")
+    assert "d.csv is not UTF-8-SIG text" in error(capsys, *FIT)
+    Path("d.csv").write_bytes(b"\x1f\x8bbroken")
+    assert "d.csv is not a readable gzip file" in error(capsys, *FIT)
     Path("d.csv").unlink()
     Path("d.csv").mkdir()
     assert "d.csv: Is a directory" in error(capsys, *FIT)
@@ -353,7 +356,7 @@ def test_bad_files(capsys):
         ({"X": X}, "lacks the column 'y'"),
         ({"X": X, "y": Y, "feature_names": ["a"]}, "X has 2 columns, feature_names has 1"),
         ({"X": X, "y": Y, "feature_names": ["a", "y"]}, "more than one column called 'y'"),
-        ({"X": np.where(X[2, 1] == X, np.nan, X), "y": Y}, "row 3, column 'x1': nan is not a finite number"),
+        ({"X": np.where(X[2, 1] == X, np.inf, X), "y": Y}, "row 3, column 'x1': inf is not a finite number"),
         ({"X": X[:0], "y": Y[:0]}, "no rows of data"),
     ],
 )

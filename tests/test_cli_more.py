@@ -48,7 +48,7 @@ LABELS = ("d.csv", "--target", "kind", "--drop", "y", "--seed", 0)
 
 
 def test_path_is_the_solution_path(capsys):
-    ok("path", *VALUES, "--n-betas", 4, "--out", "p.csv", "--test", "d.csv", "--json")
+    ok("path", *VALUES, "--no-scale-target", "--n-betas", 4, "--out", "p.csv", "--test", "d.csv", "--json")
     summary = json.loads(capsys.readouterr().out)
     assert summary["betas"] == summary["converged"] == 4
     table, truth = read("p.csv"), solution_path(STANDARD, Y, n_betas=4, random_state=0)
@@ -75,7 +75,20 @@ def test_path_of_classes_writes_models_and_a_picture(capsys):
 
 
 def test_cv_chooses_as_the_estimator_does(capsys):
-    ok("cv", *VALUES, "--n-betas", 4, "--folds", 3, "--out", "m.json", "--json", "--plot", "cv.svg")
+    ok(
+        "cv",
+        *VALUES,
+        "--no-scale-target",
+        "--n-betas",
+        4,
+        "--folds",
+        3,
+        "--out",
+        "m.json",
+        "--json",
+        "--plot",
+        "cv.svg",
+    )
     result = json.loads(capsys.readouterr().out)
     estimator = ReLURegressorCV(n_betas=4, cv=3, random_state=0).fit(STANDARD, Y)
     assert result["beta"] == pytest.approx(estimator.beta_)

@@ -14,7 +14,7 @@ ROOT = Path(bidual.__file__).parent
 #: Rooms from the ground up: a room imports from those on lower floors only, or from itself.
 FLOORS = (
     ("_util",),
-    ("losses", "arrangements"),
+    ("losses", "arrangements", "tables"),
     ("atoms", "networks"),
     ("problem",),
     ("bounds",),

@@ -15,6 +15,7 @@ from docutils.statemachine import StringList
 MODULES = {
     "bidual": "Everything you import from `bidual`",
     "bidual.plots": "Pictures",
+    "bidual.tables": "Tables",
     "bidual.report": "Report",
     "bidual.study.descent": "Gradient descent, for comparison",
     "bidual.losses": "Losses",

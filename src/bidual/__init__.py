@@ -20,6 +20,8 @@ from bidual.estimators import (
     ReLURegressorCV,
     SplineClassifier,
     SplineRegressor,
+    TableModel,
+    table_model,
 )
 from bidual.geometry import SpikeFree, is_spike_free
 from bidual.models import Model, load
@@ -37,6 +39,7 @@ from bidual.solvers.blocks.gates import quantile_gates
 from bidual.study.collapse import NeuralCollapse, neural_collapse
 from bidual.study.rank_guarantee import LowRankGuarantee, low_rank, low_rank_guarantee
 from bidual.study.tangent import ntk
+from bidual.tables import TableEncoder, read_table
 from bidual.training.paths import SolutionPath, beta_max, solution_path
 
 __all__ = [
@@ -73,6 +76,8 @@ __all__ = [
     "SpikeFree",
     "SplineClassifier",
     "SplineRegressor",
+    "TableEncoder",
+    "TableModel",
     "TwoLayer",
     "TwoLayerNetwork",
     "beta_max",
@@ -88,6 +93,8 @@ __all__ = [
     "ntk",
     "polish",
     "quantile_gates",
+    "read_table",
     "sample_patterns",
     "solution_path",
+    "table_model",
 ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite, prod
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -19,6 +19,7 @@ from bidual._util.data import normalise_weights
 from bidual._util.files import read_json, reading, write_json
 from bidual._util.typing import Array, FloatArray
 from bidual._util.version import __version__
+from bidual._util.wrapped import inside
 from bidual.bounds import Certificate
 from bidual.losses import Loss, encode_classes, loss_from_dict
 from bidual.networks import (
@@ -30,6 +31,7 @@ from bidual.networks import (
     from_torch,
     from_torch_file,
 )
+from bidual.tables import Label, Table, TableEncoder
 
 if TYPE_CHECKING:
     from bidual.training.objective import Objective
@@ -38,11 +40,10 @@ if TYPE_CHECKING:
 ACCEPTED = (
     "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear) or (Conv, ReLU, "
     "AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
-    "MLPRegressor or MLPClassifier with one ReLU layer, weights (hidden (m, d), output (m, C)) or (hidden, "
+    "MLPRegressor or MLPClassifier with one ReLU layer (also at the end of a Pipeline, inside a "
+    "TransformedTargetRegressor, or chosen by a GridSearchCV), weights (hidden (m, d), output (m, C)) or (hidden, "
     "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"
 )
-
-Label: TypeAlias = str | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Model:
     ----------
     network : Network
     feature_names : tuple of str
-        Columns in the order of the network's inputs.
+        The columns of numbers, in the order of the network's inputs.
     target : Target
     training : Training
     certificate : Certificate
@@ -122,6 +123,8 @@ class Model:
         The network sees ``(X - centre) / scale``; None is the raw column.
     input_shape : tuple of int or None
         Of a convolutional network: the shape of one sample, whose entries in this order are the columns.
+    encoder : TableEncoder or None
+        Makes these numbers of the columns of a table; None: they are the columns.
     """
 
     network: Network
@@ -132,6 +135,7 @@ class Model:
     centre: FloatArray | None = None
     scale: FloatArray | None = None
     input_shape: tuple[int, ...] | None = None
+    encoder: TableEncoder | None = None
 
     def __post_init__(self) -> None:
         d, classes = self.network.n_inputs, self.target.classes
@@ -148,10 +152,14 @@ class Model:
         outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         if self.network.n_outputs != outputs:
             raise ValueError(f"the target asks for {outputs} outputs, the network has {self.network.n_outputs}")
+        if self.encoder is not None and tuple(self.encoder.get_feature_names_out()) != self.feature_names:
+            raise ValueError("the encoder makes other columns than the network takes")
 
     @classmethod
     def of(cls, estimator: Any, n_rows: int, target: str = "y") -> Model:
-        """The model of a fitted ReLURegressor or ReLUClassifier, which takes the columns as they are."""
+        """The model of a fitted ReLURegressor or ReLUClassifier, which takes the columns as they are, or TableModel."""
+        if isinstance(getattr(estimator, "model_", None), Model):
+            return estimator.model_
         if not hasattr(estimator, "certificate_"):
             raise ValueError(f"this {type(estimator).__name__} is not fitted yet: call fit first")
         if not hasattr(estimator, "activation"):
@@ -174,11 +182,22 @@ class Model:
         """``"regression"`` or ``"classification"``."""
         return "regression" if self.target.classes is None else "classification"
 
-    def transform(self, X: Any) -> FloatArray:
-        """Raw columns as inputs of the network: an array in the order of ``feature_names``, or a DataFrame by name.
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that a table must have."""
+        return self.feature_names if self.encoder is None else tuple(c.name for c in self.encoder.columns_)
 
-        Of a convolutional network also samples in their shape.
-        """
+    @property
+    def on_numbers(self) -> Model:
+        """The same model on encoded columns, :attr:`feature_names`."""
+        return self if self.encoder is None else replace(self, encoder=None)
+
+    def encode(self, X: Any) -> FloatArray:
+        """The columns of a table as numbers ``(n, d)``, not scaled: by name, or by position for an array."""
+        if self.encoder is not None:
+            return self.encoder.transform(X)
+        if isinstance(X, Table):
+            return X.matrix(self.feature_names)
         if hasattr(X, "columns"):
             if missing := [name for name in self.feature_names if name not in X.columns]:
                 raise ValueError(f"X lacks the columns {', '.join(map(repr, missing))}")
@@ -188,6 +207,14 @@ class Model:
             X = X.reshape(len(X), d)
         if X.ndim != 2 or X.shape[1] != d:
             raise ValueError(f"X must have shape (n, {d}), got {X.shape}")
+        return X
+
+    def transform(self, X: Any) -> FloatArray:
+        """A table as inputs of the network: an array in the order of the columns, or a DataFrame by name.
+
+        Of a convolutional network also samples in their shape.
+        """
+        X = self.encode(X)
         X = (X - (0.0 if self.centre is None else self.centre)) / (1.0 if self.scale is None else self.scale)
         if not np.isfinite(X).all():
             raise ValueError("X contains NaN or infinity")
@@ -247,10 +274,18 @@ class Model:
         training, classes = self.training, self.target.classes
         scaling, names = "raw" if self.scale is None else "standardised", shorten(", ".join(self.feature_names), 80)
         what = self.task if classes is None else f"{self.task}, classes {', '.join(map(str, classes))}"
+        encoder = self.encoder
+        table = [] if encoder is None or encoder.plain else [f"  columns                      {encoder.summary}"]
+        units = []
+        if (self.target.centre, self.target.scale) != (0.0, 1.0):
+            units = [f"  target                       standardised: ({self.target.name} - {self.target.centre:g}) / "]
+            units[0] += f"{self.target.scale:g}; so is the objective"
         return "\n".join(
             [
                 f"Model of {self.target.name!r} ({what})",
+                *table,
                 f"  features                     {len(self.feature_names)}, {scaling}: {names}",
+                *units,
                 f"  network                      {self.network!r}",
                 f"  trained on                   {training.n_rows} rows, {training.loss!r}, beta={training.beta:g}",
                 f"  by                           bidual {training.version}, {training.activation}, {training.method}",
@@ -267,6 +302,7 @@ class Model:
             "centre": None if self.centre is None else self.centre.tolist(),
             "scale": None if self.scale is None else self.scale.tolist(),
             "input_shape": None if self.input_shape is None else list(self.input_shape),
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "target": asdict(self.target),
             "training": {**vars(self.training), "loss": self.training.loss.to_dict()},
             "certificate": self.certificate.to_dict(),
@@ -277,7 +313,7 @@ class Model:
         """Inverse of :meth:`to_dict`."""
         target, training = data["target"], data["training"]
         centre, scale, classes = data["centre"], data["scale"], target["classes"]
-        shape = data.get("input_shape")  # older files have none
+        shape, encoder = data.get("input_shape"), data.get("encoder")  # older files have none
         return cls(
             network=Network.from_dict(data["network"]),
             feature_names=tuple(data["feature_names"]),
@@ -287,6 +323,7 @@ class Model:
             centre=None if centre is None else np.array(centre, dtype=np.float64),
             scale=None if scale is None else np.array(scale, dtype=np.float64),
             input_shape=None if shape is None else tuple(int(k) for k in shape),
+            encoder=None if encoder is None else TableEncoder.from_dict(encoder),
         )
 
     def to_onnx(self, path: str | os.PathLike[str], dtype: str = "float64") -> Path:
@@ -344,4 +381,6 @@ def as_network(model: Any) -> Network:
     for name in ("network_", "network"):  # estimators, and models of files
         if isinstance(getattr(model, name, None), Network):
             return getattr(model, name)
+    if (inner := inside(model)) is not None:
+        return as_network(inner)
     raise TypeError(f"cannot find a network in a {type(model).__name__}; accepted are {ACCEPTED}")

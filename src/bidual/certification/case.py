@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.utils import check_consistent_length
 from bidual._util.checks import as_numbers, check_flag, check_number
 from bidual._util.data import check_array, check_labels
 from bidual._util.typing import Array
+from bidual._util.wrapped import unwrap
 from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, as_network, load
@@ -42,8 +44,9 @@ def pose(
     sample_weight: Array | None,
 ) -> Case:
     """The network in ``model``, and the problem it is to be judged by; see :func:`bidual.certify`."""
-    if isinstance(model, str) and model.endswith(".json"):
+    if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".json"):
         model = load(model)
+    model, X, y = unwrap(model, X, y)
     network = as_network(model)
     classes = getattr(model, "classes_", None)
     if isinstance(model, Model):

@@ -1283,7 +1283,10 @@ def read_data(args: argparse.Namespace, model: Document, classes: Any) -> tuple[
     about = model.get("target", {})
     target = args.target or about.get("name", header[-1])
     inputs = [name for name in header if name not in (target, args.weights, *args.drop.split(","))]
-    X = np.array([table[name] for name in model.get("feature_names", inputs)], dtype=float).T
+    inputs = model.get("feature_names", inputs)
+    if absent := [name for name in inputs if name not in table]:
+        raise ValueError(f"no column {absent[0]!r}: a model that encodes its table is checked by bidual verify")
+    X = np.array([table[name] for name in inputs], dtype=float).T
     weights = np.array(table[args.weights], dtype=float) if args.weights else None
     X = (X - np.array(model.get("centre") or 0.0)) / np.array(model.get("scale") or 1.0)
     X = X.reshape(len(X), *(model.get("input_shape") or X.shape[1:]))

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from bidual._util.typing import Array
+from bidual._util.wrapped import unwrap
 from bidual.bounds import Certificate, joined_scope
 from bidual.bounds.evidence import Evidence
 from bidual.bounds.stored import GateProof
@@ -43,6 +44,7 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
             f"this certificate cannot be verified, its proof was not kept: no file holds one of the kind "
             f"'{certificate.method}', train again to have it proven"
         )
+    model, X, y = unwrap(model, X, y)
     if isinstance(model, Model):
         X, y = model.transform(X), y if model.target.classes is not None else _scaled(model, y)
     network = None if model is None else as_network(model)

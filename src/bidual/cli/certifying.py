@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from bidual._util.typing import Array
 from bidual._util.watch import watching
+from bidual._util.wrapped import inside
 from bidual.certification import METHODS, Improved
 from bidual.certification import certify as certify_model
 from bidual.cli.commands import (
@@ -30,9 +30,10 @@ from bidual.cli.commands import (
     print_json,
     say,
 )
-from bidual.cli.tables import Table, read_table
+from bidual.cli.data import FILES, READING, known, read, standardised
 from bidual.models import Model, load
 from bidual.networks import from_joblib
+from bidual.tables import Table, frame_of
 
 #: Suffixes of files that hold pickled objects.
 _PICKLES = (".joblib", ".pkl", ".pickle")
@@ -42,12 +43,20 @@ _PICKLES = (".joblib", ".pkl", ".pickle")
     argument(
         "model", type=Path, help="file of bidual (.json), torch (.pt, .pth), ONNX (.onnx) or joblib (.joblib, .pkl)"
     ),
-    argument("data", type=Path, help="the training data: CSV file with a header, or NPZ file with arrays X and y"),
+    argument("data", type=Path, help=f"the training data: {FILES}"),
     argument("--target", metavar="COLUMN", help="column the network predicts (NPZ: y; a bidual model knows its own)"),
     argument("--beta", type=float, help="weight decay (a bidual model knows its own)"),
     argument("--loss", type=loss_argument, help="squared, huber:delta=2, logistic, ... (default: squared)"),
     argument("--drop", default="", metavar="A,B", help="columns that are not inputs"),
     argument("--weights", metavar="COLUMN", help="column of sample weights"),
+    argument(
+        "--scale",
+        choices=("standard", "none"),
+        default="none",
+        help="standard: the network was trained on standardised columns (default %(default)s; a bidual model and a "
+        "pipeline know their own)",
+    ),
+    argument("--scale-target", action="store_true", help="the network was trained on a standardised target"),
     argument("--method", choices=METHODS, default="auto", help="how the bound is proven (default %(default)s)"),
     argument("--tol", type=float, default=1e-3, help="stop when this relative gap is proven (default %(default)s)"),
     argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="default %(default)s"),
@@ -57,6 +66,7 @@ _PICKLES = (".joblib", ".pkl", ".pickle")
     argument(
         "--trust", action="store_true", help="load a joblib or pickle file, which can run code of whoever made it"
     ),
+    *READING,
     STRICT,
     JSON,
     QUIET,
@@ -67,15 +77,15 @@ def certify(args: argparse.Namespace) -> int | None:
 
     bidual certify model.pt data.csv --target y --beta 0.01
     bidual certify model.json data.csv --strict --tol 0.01
+    bidual certify model.pt data.csv --target y --beta 0.01 --scale standard
     bidual certify mlp.joblib data.csv --trust --target kind --beta 0.01 --improve better.json
     """
     for path in filter(None, (args.out, args.improve)):
         check_destination(path, args.model, args.data)
-    table = read_table(args.data)
     model = _read(args)
+    table = read(args)
     X, y, weights = _data(args, model, table)
-    if hasattr(model, "steps"):  # a scikit-learn pipeline: what stands before the network prepares the data
-        X, model = model[:-1].transform(X), model[-1]
+    model = model.on_numbers if isinstance(model, Model) else model
     options = {key: getattr(args, key) for key in ("beta", "loss", "method", "tol", "time_limit", "random_state")}
     # progress must not mix with the report
     with watching() as watch, contextlib.redirect_stdout(sys.stderr):
@@ -117,23 +127,32 @@ def _read(args: argparse.Namespace) -> Any:
 
 
 def _data(args: argparse.Namespace, model: Any, table: Table) -> tuple[Array, Array, Array | None]:
-    """Inputs, targets and weights as the table has them."""
-    own = model if isinstance(model, Model) else None
-    name = args.target or (own.target.name if own else "y" if table.typed else None)
-    if name is None:
-        raise argparse.ArgumentError(None, f"--target is required; {table.path} has {', '.join(table.names)}")
-    apart = [name, *filter(None, [args.weights, *map(str.strip, args.drop.split(","))])]
-    table.require(apart)
-    features = own.feature_names if own else tuple(c for c in table.names if c not in apart)
-    X = table.matrix(features)
-    if own is None and table.shape is not None and len(features) == prod(table.shape):
-        X = X.reshape(len(X), *table.shape)
-    if own is not None and own.target.classes is not None:
-        y = np.array(table.labels_like(name, own.target.classes))
+    """Inputs, targets and weights as the model takes them."""
+    scales = args.scale == "standard" or args.scale_target
+    if scales and (isinstance(model, Model) or inside(model) is not None):
+        raise ValueError(
+            "--scale and --scale-target are for bare networks: this model knows how its columns were scaled"
+        )
+    if getattr(model, "feature_names_in_", None) is not None and inside(model) is not None:
+        table.require(map(str, model.feature_names_in_))  # a pipeline may take columns of any kind, by name
+        X: Any = frame_of(table.only([str(name) for name in model.feature_names_in_]))
+        name = args.target
+        if name is None:
+            raise argparse.ArgumentError(None, f"--target is required; {table.source} has {', '.join(table.names)}")
+        table.require(filter(None, [name, args.weights]))
+        weights = table.numbers(args.weights) if args.weights else None
+    else:
+        X, name, weights = known(args, model, table)
+    if args.scale == "standard":
+        X = standardised(X, weights)
+    if isinstance(model, Model) and model.target.classes is not None:
+        y = np.array(table.labels_like(name, model.target.classes))
     elif isinstance(model, BaseEstimator) and is_classifier(model):
         y = np.array(table.labels_like(name, model.classes_.tolist()))
     elif args.loss is not None and args.loss.classification:
         y = np.array(table.labels(name))
     else:
         y = table.numbers(name)
-    return X, y, table.numbers(args.weights) if args.weights else None
+    if args.scale_target:
+        y = standardised(y[:, None], weights)[:, 0] if y.dtype.kind == "f" else y
+    return X, y, weights

@@ -1,38 +1,55 @@
-"""From the columns of a table to what an estimator trains on."""
+"""The arguments that say what to learn from what and how, and the tables they name."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bidual._util.data import normalise_weights
-from bidual._util.typing import Array, FloatArray
-from bidual.bounds import Certificate
+from bidual._util.typing import Array
 from bidual.cli.commands import Argument, architecture_argument, argument, loss_argument, prove_argument, say
-from bidual.cli.tables import Table, read_table
-from bidual.models import Label, Model, Target, Training
-from bidual.networks import Network
+from bidual.estimators.prepared import TASKS, Prepared
+from bidual.models import Model
 from bidual.solvers import METHODS
+from bidual.tables import Table, TableEncoder, read_table, standardisation
 from bidual.training.activations import ACTIVATIONS
 
+#: What a command reads: the kinds of files.
+FILES = "CSV file with a header (perhaps .gz; - reads stdin), NPZ, Parquet or Excel"
+#: Arguments of every command that reads a table.
+READING: tuple[Argument, ...] = (
+    argument("--separator", metavar="CHAR", help="between the cells of CSV (default: found out)"),
+    argument(
+        "--decimal", choices=("point", "comma"), help="decimal mark of the numbers (default: each column of CSV tells)"
+    ),
+    argument("--encoding", metavar="NAME", help="of CSV (default: UTF-8, or what the file shows)"),
+    argument("--sheet", metavar="NAME", help="of an Excel file (default: the first)"),
+)
 #: Arguments that say what to learn from what.
 DATA: tuple[Argument, ...] = (
-    argument(
-        "data",
-        type=Path,
-        help="CSV file with a header, or NPZ file with arrays X (also images), y and perhaps feature_names",
-    ),
+    argument("data", type=Path, help=f"{FILES}; arrays X (also images), y and perhaps feature_names in NPZ"),
     argument("--target", metavar="COLUMN", help="column to predict (NPZ: y unless said otherwise)"),
-    argument("--task", choices=("auto", "regression", "classification"), default="auto", help="default %(default)s"),
+    argument(
+        "--task",
+        choices=TASKS,
+        default="auto",
+        help="auto: text and few whole numbers are classes, other numbers amounts; what was assumed is said "
+        "(default %(default)s)",
+    ),
     argument("--drop", default="", metavar="A,B", help="columns that are not features"),
+    argument("--categorical", default="", metavar="A,B", help="columns that are categories though they look otherwise"),
     argument("--weights", metavar="COLUMN", help="column of sample weights"),
     argument("--scale", choices=("standard", "none"), default="standard", help="of the columns (default %(default)s)"),
-    argument("--scale-target", action="store_true", help="standardise the target of a regression too"),
+    argument(
+        "--scale-target",
+        action=argparse.BooleanOptionalAction,
+        help="standardise the target of a regression (default: yes; the objective and beta then count in units of its "
+        "deviation, predictions are in its own)",
+    ),
+    *READING,
 )
 #: Arguments that say how to train.
 TRAINING: tuple[Argument, ...] = (
@@ -58,65 +75,92 @@ GATES: tuple[Argument, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Data:
-    """A table made ready: raw columns, targets, how they are scaled, and the shape of a sample that is a tensor."""
+def read_data(args: argparse.Namespace) -> Prepared:
+    """The table as the arguments :data:`DATA` say, made ready; what was assumed is said on stderr."""
+    table = read(args)
+    name = args.target or ("y" if _is_npz(args) else None)
+    if name is None:
+        raise argparse.ArgumentError(None, f"--target is required; {table.source} has {', '.join(table.names)}")
+    data = Prepared.of(
+        table,
+        name,
+        weights=args.weights,
+        drop=names(args.drop),
+        task=args.task,
+        scale=args.scale == "standard",
+        scale_target=args.scale_target,
+        encoder=TableEncoder(categorical=names(args.categorical)),
+        tensors=args.architecture is not None and args.architecture.tensors,
+    )
+    if data.choice is not None:
+        change = ": --task regression" if data.choice.guessed else "; --task overrides this"
+        say(f"task: {data.task} ({data.choice.because}{change})")
+    if not args.quiet:
+        remark(data.remarks)
+    return data
 
-    table: Table
-    features: tuple[str, ...]
-    X: FloatArray
-    y: Any
-    weights: FloatArray | None
-    target: Target
-    scaling: tuple[FloatArray, FloatArray] | None
-    shape: tuple[int, ...] | None
 
-    @classmethod
-    def read(cls, args: argparse.Namespace) -> Data:
-        """As the arguments :data:`DATA` say."""
-        table = read_table(args.data)
-        name = args.target or ("y" if table.typed else None)
-        if name is None:
-            raise argparse.ArgumentError(None, f"--target is required; {table.path} has {', '.join(table.names)}")
-        apart = [name, *filter(None, [args.weights, *map(str.strip, args.drop.split(","))])]
-        table.require(apart)
-        features = tuple(column for column in table.names if column not in apart)
-        if not features:
-            raise ValueError(f"{table.path} has no columns to learn from besides {', '.join(map(repr, apart))}")
-        X = table.matrix(features)
-        weights = table.numbers(args.weights) if args.weights else None
-        w = normalise_weights(weights, len(table))
-        task = _choose_task(table, name) if args.task == "auto" else args.task
-        if task == "classification" and args.scale_target:
-            raise ValueError("--scale-target is for regression, but this is a classification")
-        target, y = _classes(table, name) if task == "classification" else _values(table, name, w, args.scale_target)
-        scaling = standardisation(X, w) if args.scale == "standard" else None
-        return cls(table, features, X, y, weights, target, scaling, _sample_shape(args, table, features))
+def read(args: argparse.Namespace, path: Path | None = None) -> Table:
+    """The table of ``args.data``, or another one in the same writing."""
+    decimal = {None: None, "point": ".", "comma": ","}[args.decimal]
+    path = args.data if path is None else path
+    return read_table(path, separator=args.separator, decimal=decimal, encoding=args.encoding, sheet=args.sheet)
 
-    @property
-    def task(self) -> str:
-        """``"regression"`` or ``"classification"``."""
-        return "regression" if self.target.classes is None else "classification"
 
-    @property
-    def inputs(self) -> FloatArray:
-        """The columns as the network sees them."""
-        X = self.X if self.scaling is None else (self.X - self.scaling[0]) / self.scaling[1]
-        return X if self.shape is None else X.reshape(len(X), *self.shape)
+def names(text: str) -> list[str]:
+    """Columns with commas between."""
+    return [name for name in map(str.strip, text.split(",")) if name]
 
-    @property
-    def coded(self) -> Array:
-        """What the estimator trains on: class codes, or values in the network's units."""
-        if self.target.classes is None:
-            return np.asarray((self.y - self.target.centre) / self.target.scale)
-        code = {label: k for k, label in enumerate(self.target.classes)}
-        return np.array([code[label] for label in self.y])
 
-    def model(self, network: Network, certificate: Certificate, training: Training) -> Model:
-        """A trained network with what it takes to use it on raw tables."""
-        centre, scale = self.scaling or (None, None)
-        labelled = certificate.labelled(None if self.target.classes is None else np.array(self.target.classes))
-        return Model(network, self.features, self.target, training, labelled, centre, scale, self.shape)
+def source(args: argparse.Namespace) -> str:
+    """The name of the data for people."""
+    return "stdin" if str(args.data) == "-" else str(args.data.name)
+
+
+#: Remarks that are said; a table of many columns has many.
+_REMARKS = 12
+
+
+def remark(remarks: tuple[str, ...]) -> None:
+    """Say what was assumed."""
+    for text in remarks[:_REMARKS]:
+        say(text)
+    if len(remarks) > _REMARKS:
+        say(f"and {len(remarks) - _REMARKS} more remarks: bidual info --json lists all of them")
+
+
+def known(args: argparse.Namespace, model: Any, table: Table) -> tuple[Array, str, Array | None]:
+    """Inputs of a trained model that were no table yet, the name of its target, and sample weights.
+
+    Those of a model of ours are as it saw them in training but for the scale; others take the columns in their order.
+    """
+    own = model if isinstance(model, Model) else None
+    name = args.target or (own.target.name if own else "y" if _is_npz(args) else None)
+    if name is None:
+        raise argparse.ArgumentError(None, f"--target is required; {table.source} has {', '.join(table.names)}")
+    apart = [name, *filter(None, [args.weights, *names(args.drop)])]
+    table.require(apart)
+    weights = table.numbers(args.weights) if args.weights else None
+    if own is not None:
+        return own.encode(table), name, weights
+    features = [column for column in table.names if column not in apart]
+    if not features:
+        raise ValueError(f"{table.source} has no columns besides {', '.join(map(repr, apart))}")
+    X: Array = table.matrix(features)
+    if table.shape is not None and len(features) == prod(table.shape):
+        X = X.reshape(len(X), *table.shape)
+    return X, name, weights
+
+
+def standardised(X: Array, weights: Array | None) -> Array:
+    """Columns of mean zero and deviation one."""
+    w = np.full(len(X), 1.0 / len(X)) if weights is None else weights / weights.sum()
+    centre, scale = standardisation(X.reshape(len(X), -1), w)
+    return ((X.reshape(len(X), -1) - centre) / scale).reshape(X.shape)
+
+
+def _is_npz(args: argparse.Namespace) -> bool:
+    return args.data.suffix.lower() == ".npz"
 
 
 def options(args: argparse.Namespace, *arguments: Argument, **more: Any) -> dict[str, Any]:
@@ -124,60 +168,3 @@ def options(args: argparse.Namespace, *arguments: Argument, **more: Any) -> dict
     names = [options.get("dest", flags[-1].lstrip("-").replace("-", "_")) for flags, options in arguments]
     given = {name: getattr(args, name) for name in names}
     return {name: value for name, value in {**given, **more}.items() if value is not None}
-
-
-def _sample_shape(args: argparse.Namespace, table: Table, features: tuple[str, ...]) -> tuple[int, ...] | None:
-    """What the architecture is given for a sample: its columns (None), or a tensor of this shape."""
-    if args.architecture is None or not args.architecture.tensors:
-        return None
-    if table.shape is None:  # the columns are a sequence
-        return (len(features),)
-    if len(features) < prod(table.shape):
-        raise ValueError(f"{table.path}: single entries of samples of shape {table.shape} cannot be dropped")
-    return table.shape
-
-
-def _choose_task(table: Table, name: str) -> str:
-    """The task a target column asks for, said on stderr."""
-    distinct = len(set(table.columns[name]))
-    text = table.first_not_number(name)
-    if text is not None:
-        task, why = "classification", f"the target is not numeric: {text}"
-    elif distinct == 2:
-        task, why = "classification", f"the target {name!r} has two distinct values"
-    else:
-        task, why = "regression", f"the target {name!r} is numeric with {distinct} distinct values"
-    say(f"task: {task} ({why}; --task overrides this)")
-    return task
-
-
-def _classes(table: Table, name: str) -> tuple[Target, list[Label]]:
-    labels = table.labels(name)
-    classes = tuple(sorted(set(labels)))
-    if len(classes) < 2:
-        raise ValueError(f"{table.path}: the target {name!r} holds one class only, {classes[0]!r}")
-    return Target(name, classes=classes), labels
-
-
-def _values(table: Table, name: str, w: FloatArray, scaled: bool) -> tuple[Target, FloatArray]:
-    y = table.numbers(name)
-    used = y[w > 0]
-    if np.ptp(used) == 0:
-        raise ValueError(f"{table.path}: the target {name!r} is constant, {used[0]:g} in every row")
-    centre, scale = standardisation(y[:, None], w) if scaled else (np.zeros(1), np.ones(1))
-    return Target(name, float(centre[0]), float(scale[0])), y
-
-
-def standardisation(X: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weighted mean and standard deviation of the columns; constant columns are centred exactly and keep their scale.
-
-    ``w`` sums to one; rows of weight zero have no influence.
-    """
-    X, w = X[w > 0], w[w > 0]
-    constant = np.ptp(X, axis=0) == 0
-    centre = np.where(constant, X[0], w @ X)
-    with np.errstate(over="ignore"):
-        scale = np.sqrt(w @ (X - centre) ** 2)
-    if not np.isfinite(scale).all():
-        raise ValueError("the numbers are too large to standardise: rescale them")
-    return centre, np.where(constant | (scale == 0), 1.0, scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from bidual._util.extras import require
 from bidual.cli.commands import QUIET, VERBOSE, argument, command
 
 
@@ -20,10 +21,10 @@ def playground(args: argparse.Namespace) -> None:
     bidual playground
     bidual playground --port 9000 --no-browser
     """
-    from bidual.playground import serve
-
     if not 0 <= args.port < 65536:
         raise argparse.ArgumentError(None, f"--port must lie between 0 and 65535, got {args.port}")
+    from bidual.playground import serve
+
     serve(host=args.host, port=args.port, browser=args.browser, quiet=args.quiet, verbose=args.verbose)
 
 
@@ -34,10 +35,9 @@ def completion(args: argparse.Namespace) -> None:
     bidual completion bash > ~/.local/share/bash-completion/completions/bidual
     bidual completion zsh > ~/.zfunc/_bidual
     """
-    try:
-        import shtab
-    except ImportError as error:
-        raise RuntimeError("this needs shtab: pip install 'bidual[completion]'") from error
+    require("completion", "completion", "shtab")
+    import shtab
+
     from bidual.cli import make_parser
 
     print(shtab.complete(make_parser(), shell=args.shell))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bidual._util import watch as _watch
+from bidual._util.extras import require
 from bidual._util.files import write_atomically
 from bidual.cli.commands import (
     INTERRUPTED,
@@ -27,14 +28,20 @@ from bidual.cli.commands import (
     say,
     score_of,
 )
-from bidual.cli.data import DATA, GATES, TRAINING, Data, options
-from bidual.cli.tables import csv_text, read_table, write_csv
+from bidual.cli.data import DATA, GATES, TRAINING, options, read, read_data, source
 from bidual.cli.using import target_of
 from bidual.estimators import ReLUClassifier, ReLUClassifierCV, ReLURegressor, ReLURegressorCV
+from bidual.estimators.prepared import Prepared
 from bidual.models import Model, Training
+from bidual.tables import csv_text, write_csv
 from bidual.training.paths import SolutionPath, solution_path
 
-_BETA = argument("--beta", type=float, default=1e-3, help="weight decay (default %(default)s)")
+_BETA = argument(
+    "--beta",
+    type=float,
+    default=1e-3,
+    help="weight decay, beside the mean loss on standardised columns and target (default %(default)s)",
+)
 _OUT = argument("--out", type=Path, required=True, metavar="FILE", help="where the model goes (JSON)")
 _REPORT = argument("--report", type=Path, metavar="FILE", help="write a report about it (one HTML page)")
 _BETAS = (
@@ -70,7 +77,8 @@ def fit(args: argparse.Namespace) -> int | None:
     bidual fit data.npz --loss quantile:tau=0.9 --method exact --out model.json --json
     """
     _check_files(args, args.out, args.report)
-    data = Data.read(args)
+    _check_pictures(args, "report")
+    data = read_data(args)
     kind = ReLURegressor if data.target.classes is None else ReLUClassifier
     estimator = kind(**options(args, _BETA, *TRAINING, *GATES, _WIDTH, verbose=args.verbose))
     return _fitted(args, data, _trained(estimator, data))
@@ -86,7 +94,8 @@ def cv(args: argparse.Namespace) -> int | None:
     bidual cv data.csv --target kind --folds 10 --one-standard-error --jobs 2 --out model.json --plot scores.png
     """
     _check_files(args, args.out, args.report, args.plot)
-    data = Data.read(args)
+    _check_pictures(args, "report", "plot")
+    data = read_data(args)
     kind = ReLURegressorCV if data.target.classes is None else ReLUClassifierCV
     searching = options(args, *_BETAS[1:], _FOLDS, _JOBS, _ONE_ERROR, betas=_numbers(args.betas))
     estimator = _trained(kind(**searching, **options(args, *TRAINING, *GATES, verbose=args.verbose)), data)
@@ -128,9 +137,10 @@ def path(args: argparse.Namespace) -> int | None:
     if args.json and args.out is None:
         raise argparse.ArgumentError(None, "--json needs --out: stdout cannot hold the summary and the table")
     _check_files(args, args.out, args.plot)
+    _check_pictures(args, "plot")
     if args.models is not None and not args.models.is_dir():
         raise FileNotFoundError(f"cannot write models: the folder {args.models} does not exist")
-    data = Data.read(args)
+    data = read_data(args)
     training = options(args, *TRAINING)
     if data.target.classes is not None:
         training.setdefault("loss", "logistic")
@@ -146,6 +156,7 @@ def path(args: argparse.Namespace) -> int | None:
             **training,
         )
     models = _models(data, found, training)
+    scored = [model.on_numbers for model in models]
     columns: dict[str, Any] = {
         "beta": found.betas.tolist(),
         "neurons": found.n_neurons.tolist(),
@@ -154,10 +165,10 @@ def path(args: argparse.Namespace) -> int | None:
         "gap": found.gaps.tolist(),
         "likely_bound": found.likely_bounds.tolist(),
         "likely_gap": found.likely_gaps.tolist(),
-        "train_score": [score_of(m, data.X, data.y, data.weights)["value"] for m in models],
+        "train_score": [score_of(m, data.X, data.y, data.weights)["value"] for m in scored],
     }
     if args.test is not None:
-        columns["test_score"] = _test_scores(args.test, models)
+        columns["test_score"] = _test_scores(args, models)
     if args.models is not None:
         for k, model in enumerate(models):
             model.save(args.models / f"model-{k:03d}.json")
@@ -191,6 +202,13 @@ def _check_files(args: argparse.Namespace, *outputs: Path | None) -> None:
             raise ValueError(f"two results would go to the same file, {out}")
 
 
+def _check_pictures(args: argparse.Namespace, *outputs: str) -> None:
+    """What draws must be there before the training, not after it."""
+    for name in outputs:
+        if getattr(args, name) is not None:
+            require(f"--{name}", "plot", "matplotlib")
+
+
 def _numbers(text: str | None) -> np.ndarray[Any, Any] | None:
     if text is None:
         return None
@@ -200,16 +218,16 @@ def _numbers(text: str | None) -> np.ndarray[Any, Any] | None:
         raise argparse.ArgumentError(None, f"--betas: {error}") from error
 
 
-def _trained(estimator: Any, data: Data) -> Any:
+def _trained(estimator: Any, data: Prepared) -> Any:
     with contextlib.redirect_stdout(sys.stderr):  # progress must not mix with the report
         return estimator.fit(data.inputs, data.coded, sample_weight=data.weights)
 
 
-def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -> int | None:
+def _fitted(args: argparse.Namespace, data: Prepared, estimator: Any, **more: Any) -> int | None:
     """Save the model, report on it, and return the exit code."""
     certificate, record = estimator.certificate_, Training.of(estimator, n_rows=len(data.table))
     model = data.model(estimator.network_, certificate, record)
-    score = score_of(model, data.X, data.y, data.weights)
+    score = score_of(model.on_numbers, data.X, data.y, data.weights)
     path = model.save(args.out)
     if args.report is not None:
         from bidual.report import write_report
@@ -217,9 +235,9 @@ def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -
         write_report(
             args.report,
             model,
-            data.X,
+            data.table,
             data.y,
-            source=args.data.name,
+            source=source(args),
             model_file=args.out.name,
             history=estimator.history_,
             tol=estimator.tol,
@@ -239,6 +257,12 @@ def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -
         )
     elif not args.quiet:
         print(certificate)
+        if data.target.scale != 1.0:
+            about = data.target
+            print(
+                f"the target is standardised, ({about.name} - {about.centre:.6g}) / {about.scale:.6g}: the objective "
+                "and beta count in these units (--no-scale-target: in its own)"
+            )
         print(f"{estimator.n_neurons_} neurons; on the training rows {describe(score)}")
         print(f"model written to {path}")
         if args.report is not None:
@@ -252,7 +276,7 @@ def _fitted(args: argparse.Namespace, data: Data, estimator: Any, **more: Any) -
     return NOT_REACHED if args.strict and not converged else None
 
 
-def _models(data: Data, found: SolutionPath, training: dict[str, Any]) -> list[Model]:
+def _models(data: Prepared, found: SolutionPath, training: dict[str, Any]) -> list[Model]:
     """A model for every beta."""
     method = training.get("method", "adaptive")
     return [
@@ -260,10 +284,10 @@ def _models(data: Data, found: SolutionPath, training: dict[str, Any]) -> list[M
     ]
 
 
-def _test_scores(path: Path, models: list[Model]) -> list[float | None]:
-    table = read_table(path)
-    X, y = table.matrix(models[0].feature_names), target_of(models[0], table)
-    return [score_of(model, X, y, None)["value"] for model in models]
+def _test_scores(args: argparse.Namespace, models: list[Model]) -> list[float | None]:
+    table = read(args, args.test)
+    X, y = models[0].encode(table), target_of(models[0], table)
+    return [score_of(model.on_numbers, X, y, None)["value"] for model in models]
 
 
 def _draw(path: Path, figure: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.extras import require
 from bidual._util.files import read_json, write_atomically
 from bidual._util.typing import FloatArray
 from bidual.cli.commands import (
@@ -24,18 +25,20 @@ from bidual.cli.commands import (
     say,
     score_of,
 )
-from bidual.cli.tables import Table, csv_text, read_table, write_csv
+from bidual.cli.data import FILES, READING, read, source
 from bidual.models import Model, as_network, load
 from bidual.networks import Network
+from bidual.tables import Table, csv_text, write_csv
 
 _MODEL = argument("model", type=Path, help="file written by bidual fit")
 
 
 @command(
     _MODEL,
-    argument("data", type=Path, help="CSV or NPZ file; columns are matched by name, others are ignored"),
+    argument("data", type=Path, help=f"{FILES}; columns are matched by name, others are ignored"),
     argument("--out", type=Path, metavar="FILE", help="where the predictions go (CSV; default stdout)"),
     argument("--proba", action="store_true", help="add a column probability_<class> for every class"),
+    *READING,
     JSON,
     QUIET,
     VERBOSE,
@@ -51,8 +54,8 @@ def predict(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_destination(args.out, args.model, args.data)
     model = _model(args.model)
-    table = read_table(args.data)
-    X = table.matrix(model.feature_names)
+    table = read(args)
+    X, model = model.encode(table), model.on_numbers
     columns = {"prediction": model.predict(X).tolist()}
     if args.proba:
         labels = map(str, model.target.classes or ())
@@ -136,9 +139,10 @@ def _to_json(model: Model | Network, path: Path) -> None:
     (model.network if isinstance(model, Model) else model).save(path)
 
 
-#: What a model can be turned into, by the suffix of the file.
+#: What a model can be turned into, by the suffix of the file, and what that takes.
+_NEEDS = {".onnx": "onnx", ".pt": "torch"}
 EXPORTS: dict[str, tuple[str, Callable[[Any, Path], object]]] = {
-    ".onnx": ("ONNX, from raw columns to predictions", lambda model, path: model.to_onnx(path)),
+    ".onnx": ("ONNX, from columns of numbers to predictions", lambda model, path: model.to_onnx(path)),
     ".pt": ("torch module (on scaled columns)", _to_torch),
     ".npz": ("NumPy arrays of the weights", _to_npz),
     ".json": ("the bare network of bidual", _to_json),
@@ -163,6 +167,8 @@ def export(args: argparse.Namespace) -> None:
     if suffix not in EXPORTS:
         raise ValueError(f"cannot export to {suffix or 'a file without suffix'!r}: use one of {', '.join(EXPORTS)}")
     check_destination(args.out, args.model)
+    if suffix in _NEEDS:
+        require(f"export to {suffix}", _NEEDS[suffix], _NEEDS[suffix])
     model = load(args.model)
     what, write = EXPORTS[suffix]
     write(model, args.out)
@@ -170,6 +176,8 @@ def export(args: argparse.Namespace) -> None:
         print(f"{what}: written to {args.out}")
         if isinstance(model, Model) and model.scale is not None and suffix != ".onnx":
             say("it takes scaled columns, (X - centre) / scale, with the numbers in the model file")
+        if isinstance(model, Model) and model.encoder is not None and not model.encoder.plain:
+            say("its inputs are encoded columns, bidual.load(...).encode(table), in the order of feature_names")
 
 
 # ---- report ------------------------------------------------------------------------------------
@@ -177,10 +185,11 @@ def export(args: argparse.Namespace) -> None:
 
 @command(
     _MODEL,
-    argument("data", type=Path, help="the training data: CSV or NPZ file with the columns of the model"),
+    argument("data", type=Path, help=f"the training data: {FILES}, with the columns of the model"),
     argument("--out", type=Path, required=True, metavar="FILE", help="where the page goes (HTML)"),
     argument("--no-compare", action="store_false", dest="compare", help="train nothing, compare with nothing"),
     argument("--seed", type=int, default=0, dest="random_state", help="seed of the split (default %(default)s)"),
+    *READING,
     QUIET,
     VERBOSE,
 )
@@ -192,14 +201,15 @@ def report(args: argparse.Namespace) -> None:
     from bidual.report import write_report
 
     check_destination(args.out, args.model, args.data)
-    model, table = _model(args.model), read_table(args.data)
-    X, y = table.matrix(model.feature_names), target_of(model, table)
+    require("a report", "plot", "matplotlib")
+    model, table = _model(args.model), read(args)
+    y = target_of(model, table)
     write_report(
         args.out,
         model,
-        X,
+        table,
         y,
-        source=args.data.name,
+        source=source(args),
         model_file=args.model.name,
         compare=args.compare,
         random_state=args.random_state,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from bidual._util.typing import Array
 from bidual.bounds import Certificate, ContradictionError
 from bidual.certification import check_certificate, refusal
 from bidual.cli.commands import JSON, NOT_REACHED, QUIET, VERBOSE, argument, command, print_json, say
-from bidual.cli.tables import Table, read_table
+from bidual.cli.data import FILES, READING, known, read
 from bidual.models import Model, as_network, load
 from bidual.networks import Network
+from bidual.tables import Table
 
 #: Exit codes: the certificate is not proven; the files are not what they should be.
 REFUSED, BAD_INPUT = NOT_REACHED, 2
@@ -24,11 +24,12 @@ REFUSED, BAD_INPUT = NOT_REACHED, 2
 
 @command(
     argument("certificate", type=Path, help="JSON file of a certificate, or of a model with its certificate"),
-    argument("data", type=Path, help="the training data: CSV file with a header, or NPZ file with arrays X and y"),
+    argument("data", type=Path, help=f"the training data: {FILES}"),
     argument("--model", type=Path, metavar="FILE", help="JSON file of the network: its objective is checked too"),
     argument("--target", metavar="COLUMN", help="column that is predicted (a bidual model knows its own; NPZ: y)"),
     argument("--drop", default="", metavar="A,B", help="columns that are not inputs"),
     argument("--weights", metavar="COLUMN", help="column of sample weights"),
+    *READING,
     JSON,
     QUIET,
     VERBOSE,
@@ -44,10 +45,11 @@ def verify(args: argparse.Namespace) -> int | None:
         document, model = _read(args)
         certificate = Certificate.from_dict(document)
         X, y, weights = _data(args, certificate, model)
+        model = model.on_numbers if isinstance(model, Model) else model
         refused = refusal(certificate, X, y, weights, model)
     except ContradictionError as error:  # a bound above its objective
         return _tell(args, str(error), "", model_given=False)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         if args.verbose > 1:
             raise
         say(f"error: {' '.join(str(error).splitlines())}")
@@ -84,18 +86,9 @@ def _data(
     args: argparse.Namespace, certificate: Certificate, model: Model | Network | None
 ) -> tuple[Array, Array, Array | None]:
     """Inputs, targets and weights as the table has them."""
-    table = read_table(args.data)
-    own = model if isinstance(model, Model) else None
-    name = args.target or (own.target.name if own else "y" if table.typed else None)
-    if name is None:
-        raise ValueError(f"--target is required; {table.path} has {', '.join(table.names)}")
-    apart = [name, *filter(None, [args.weights, *map(str.strip, args.drop.split(","))])]
-    table.require(apart)
-    features = own.feature_names if own else tuple(column for column in table.names if column not in apart)
-    X: Array = table.matrix(features)
-    if own is None and table.shape is not None and len(features) == prod(table.shape):
-        X = X.reshape(len(X), *table.shape)
-    return X, _targets(table, name, certificate), table.numbers(args.weights) if args.weights else None
+    table = read(args)
+    X, name, weights = known(args, model, table)
+    return X, _targets(table, name, certificate), weights
 
 
 def _targets(table: Table, name: str, certificate: Certificate) -> Array:

@@ -11,6 +11,7 @@ from bidual.estimators.ntk import NTKRegressor
 from bidual.estimators.principal_axes import PrincipalAxes
 from bidual.estimators.regressor import ReLURegressor
 from bidual.estimators.spline import SplineClassifier, SplineRegressor
+from bidual.estimators.table import TableModel, table_model
 
 __all__ = [
     "ConvexRF",
@@ -27,4 +28,6 @@ __all__ = [
     "ReLURegressorCV",
     "SplineClassifier",
     "SplineRegressor",
+    "TableModel",
+    "table_model",
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bidual._util.extras import advice
+
 try:
     import torch
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("this needs PyTorch: pip install 'bidual[torch]'") from error
+    raise ImportError(advice("this", "torch", "torch")) from error
 
 from bidual.networks.layerwise import LayerwiseNetwork
 from bidual.networks.parallel_torch import ParallelModule

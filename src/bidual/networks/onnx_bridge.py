@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.extras import advice
+
 try:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("this needs ONNX: pip install 'bidual[onnx]'") from error
+    raise ImportError(advice("this", "onnx", "onnx")) from error
 
 from bidual._util.files import write_atomically
 from bidual._util.typing import Array, FloatArray

@@ -7,10 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from bidual._util.extras import advice
+
 try:
     import torch
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("this needs PyTorch: pip install 'bidual[torch]'") from error
+    raise ImportError(advice("this", "torch", "torch")) from error
 
 from bidual.networks.parallel import ParallelNetwork
 

@@ -8,7 +8,12 @@ import threading
 import webbrowser
 from typing import Any
 
-__all__ = ["serve"]
+from bidual._util.extras import require
+
+__all__ = ["NEEDS", "serve"]
+
+#: What serves the page.
+NEEDS = ("starlette", "uvicorn", "anyio")
 
 _LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -30,12 +35,10 @@ def serve(
     quiet, verbose
         Say nothing; log every request.
     """
-    from bidual.playground.app import create_app
+    require("the playground", "playground", *NEEDS)
+    import uvicorn
 
-    try:
-        import uvicorn
-    except ImportError as error:  # pragma: no cover - depends on the installation
-        raise ImportError("the playground needs uvicorn: pip install 'bidual[playground]'") from error
+    from bidual.playground.app import create_app
 
     if host not in _LOCAL:
         print(f"bidual: warning: at {host} everybody who reaches this machine can use the playground", file=sys.stderr)

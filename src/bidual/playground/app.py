@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from importlib.resources import files
 from typing import Any
 
-import anyio
+from bidual._util.extras import advice
 
 try:
+    import anyio
     from starlette.applications import Starlette
     from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
     from starlette.datastructures import Headers, MutableHeaders
@@ -24,7 +25,7 @@ try:
     from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("the playground needs Starlette and uvicorn: pip install 'bidual[playground]'") from error
+    raise ImportError(advice("the playground", "playground", "starlette", "uvicorn")) from error
 
 import bidual
 from bidual._util.tuning import tuning

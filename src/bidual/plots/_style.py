@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bidual._util.extras import advice
+
 #: Ours, the others, what marks a proof, what marks a warning.
 OURS, OTHERS, BOUND, MARK, QUIET = "#2f7ed8", "#e0813a", "#2e9e6b", "#d64550", "#8a929c"
 #: Classes, distinguishable to colour-blind readers; markers say the same again.
@@ -18,7 +20,7 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:  # pragma: no cover - depends on the installation
-        raise ImportError("pictures need matplotlib: pip install 'bidual[plot]'") from error
+        raise ImportError(advice("a picture", "plot", "matplotlib")) from error
     return plt
 
 

@@ -37,9 +37,9 @@ def write_report(
         The HTML file to write.
     model : Model or fitted estimator
         What :func:`bidual.load` returns for a file of ``bidual fit``, or a :class:`~bidual.ReLURegressor` or
-        :class:`~bidual.ReLUClassifier`.
+        :class:`~bidual.ReLUClassifier`, also in a :class:`~bidual.TableModel`.
     X, y : array
-        The training data, as the model takes them: raw columns (or images, or sequences) for a Model.
+        The training data, as the model takes them: the table (or images, or sequences) for a Model.
     target : str
         What an estimator predicts; a Model knows.
     source : str or None
@@ -75,13 +75,15 @@ def write_report(
     from bidual.report.page import page  # matplotlib is needed from here on
 
     if not isinstance(model, Model):
-        history = getattr(model, "history_", None) if history is None else history
-        tol = getattr(model, "tol", None) if tol is None else tol
+        trained = getattr(model, "estimator_", model)  # of a TableModel
+        history = getattr(trained, "history_", None) if history is None else history
+        tol = getattr(trained, "tol", None) if tol is None else tol
         model = Model.of(model, n_rows=len(y), target=target)
     text = page(
-        model,
-        X,
+        model.on_numbers,
+        model.encode(X),
         y,
+        encoder=model.encoder,
         source=source,
         model_file=model_file,
         history=history,

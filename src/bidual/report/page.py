@@ -17,6 +17,7 @@ from bidual.models import Model
 from bidual.report import figures
 from bidual.report.comparison import Comparison, Entry, compare
 from bidual.solvers import HistoryEntry
+from bidual.tables import TableEncoder
 
 #: Nothing is loaded from anywhere, and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -37,9 +38,10 @@ _MANY_NEURONS, _MANY_FEATURES = 40, 12
 
 def page(
     model: Model,
-    X: Any,
+    X: FloatArray,
     y: Any,
     *,
+    encoder: TableEncoder | None,
     source: str | None,
     model_file: str | None,
     history: Sequence[HistoryEntry] | None,
@@ -47,9 +49,7 @@ def page(
     compare_with_mlp: bool,
     random_state: int,
 ) -> str:
-    """The whole document."""
-    if hasattr(X, "columns"):
-        X = X[list(model.feature_names)]
+    """The whole document, of a model on numbers; ``encoder`` made these of the table."""
     X = np.asarray(X, dtype=np.float64).reshape(len(X), -1)  # samples of a shape as columns too
     y = np.asarray(y, dtype=np.float64 if model.target.classes is None else object).ravel()
     comparison = compare(model, X, y, random_state=random_state) if compare_with_mlp else None
@@ -57,12 +57,13 @@ def page(
     sections = [
         _head(model, title, source, tol),
         _data(model, X, y),
+        _encoding(encoder),
         _fit(model, X, y),
         _proof(model.certificate, tol),
         _training(history, tol),
         _weights(model),
         _comparison(model, comparison, asked=compare_with_mlp),
-        _loading(model, model_file),
+        _loading(model, model_file, encoder),
     ]
     style = files("bidual.report").joinpath("style.css").read_text(encoding="utf-8")
     return (
@@ -107,6 +108,14 @@ def _data(model: Model, X: FloatArray, y: Any) -> str:
         shares = [[str(c), str(counts[c]), f"{100 * counts[c] / len(y):.1f} %"] for c in model.target.classes]
         target = _table([model.target.name, "rows", "share"], shares, "classes")
     return f"<h2>The data</h2>\n<div class='pair'><div>{table}</div><div>{target}</div></div>"
+
+
+def _encoding(encoder: TableEncoder | None) -> str:
+    """What became of the columns of the table."""
+    if encoder is None or (encoder.plain and not encoder.remarks_):
+        return ""
+    remarks = "".join(f"<li>{escape(_capital(remark))}</li>" for remark in encoder.remarks_[:_MANY_NEURONS])
+    return f"<p>Columns of the table: {escape(encoder.summary)}.</p>" + (f"<ul>{remarks}</ul>" if remarks else "")
 
 
 _STATISTICS = ("smallest", "mean", "largest", "deviation")
@@ -255,10 +264,12 @@ def _entry(entry: Entry, above: str) -> list[str]:
     return [entry.name, objective, above, f"{entry.score:.4f}", str(entry.n_neurons), f"{entry.seconds:.2f} s"]
 
 
-def _loading(model: Model, model_file: str | None) -> str:
+def _loading(model: Model, model_file: str | None, encoder: TableEncoder | None) -> str:
     name = model_file or "model.json"
     target = "values" if model.target.classes is None else "labels"
     inputs = "columns above, in this order" if model.input_shape is None else f"shape (n, {str(model.input_shape)[1:]}"
+    if encoder is not None and not encoder.plain:
+        inputs = f"columns {', '.join(column.name for column in encoder.columns_)}: a DataFrame, or a dict of columns"
     table = "csv" if model.input_shape is None else "npz"
     python = f"""import bidual
 

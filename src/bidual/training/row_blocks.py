@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from bidual._util.data import normalise_weights
+from bidual._util.extras import advice
 from bidual._util.ranges import check_range, check_size
 from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
@@ -315,5 +316,5 @@ def _products(backend: str, device: str | None) -> MakeProducts:
     try:
         from bidual.programs.gated.torch import TorchBackend
     except ImportError as error:
-        raise ImportError("backend='torch' needs torch: pip install bidual[torch]") from error
+        raise ImportError(advice("backend='torch'", "torch", "torch")) from error
     return TorchBackend(device or "cpu")

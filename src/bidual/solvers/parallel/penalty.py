@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from bidual._util.extras import advice
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
 from bidual.atoms import Branches, SubNetworks
@@ -92,7 +93,7 @@ class PenaltyForm(Solver):
         try:
             import torch
         except ImportError as error:  # pragma: no cover - depends on the installation
-            raise ImportError("the penalty form needs PyTorch: pip install 'bidual[torch]'") from error
+            raise ImportError(advice("the penalty form", "torch", "torch")) from error
         kind = self.optimiser if callable(self.optimiser) else getattr(torch.optim, self.optimiser, None)
         if kind is None:
             raise ValueError(f"torch.optim has no optimiser {self.optimiser!r}")
