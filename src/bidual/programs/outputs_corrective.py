@@ -31,6 +31,9 @@ _FIRST, _FALLS, _SOLVED = 0.1, 0.1, 0.1
 _STEPS, _CG, _RESIDUAL = 60, 30, 0.05
 #: Halvings of a step, and the share of the promised decrease that is enough.
 _HALVINGS, _ENOUGH = 12, 1e-4
+#: The share of the curvature across a norm that is added along it, where a norm has none and steps may be far too long:
+#: first, least and most, and by how much it falls after a full step and rises after a short one.
+_DAMPING, _DAMPINGS, _LESS, _MORE = 1e-2, (1e-4, 1.0), 0.2, 10.0
 #: Groups below this many epsilons, and below this share of the largest, are zero.
 _ZERO, _SMALL = 100.0, 1e-4
 #: What keeps factors positive definite, relative to their diagonal.
@@ -91,10 +94,10 @@ class OutputsProgram:
         """Weights to a relative gap of ``tol`` from ``A``, zeros among them; and the outputs of the dual point."""
         norms = np.linalg.norm(A[: self.K], axis=1)
         epsilon = _FIRST * float(norms[norms > 0].mean()) if norms.any() else 1.0
-        point = self.at(A, epsilon)
+        point, damping = self.at(A, epsilon), _DAMPING
         for _ in range(_STEPS):
             checkpoint()
-            step, slope = self._direction(point, epsilon)
+            step, slope = self._direction(point, epsilon, damping)
             if self.gap(point) <= tol:
                 break
             if -slope <= _SOLVED * self.problem.beta * self.K * epsilon:
@@ -108,21 +111,24 @@ class OutputsProgram:
                     break
                 length *= 0.5
             else:
-                break
-            point = trial
+                if damping >= _DAMPINGS[1]:
+                    break
+            if trial.value < point.value:
+                point = trial
+            damping = float(np.clip(damping * (_LESS if length == 1.0 else _MORE if length < 0.5 else 1.0), *_DAMPINGS))
         A = point.A.copy()
         norms = np.linalg.norm(A[: self.K], axis=1)
         A[: self.K][norms <= min(_ZERO * epsilon, _SMALL * float(norms.max(initial=0.0)))] = 0.0
         return A, point.F
 
-    def _direction(self, point: _Point, epsilon: float) -> tuple[FloatArray, float]:
+    def _direction(self, point: _Point, epsilon: float, damping: float) -> tuple[FloatArray, float]:
         """A Newton step and the slope along it."""
         p, H, K = self.problem, self.H, self.K
         size = self.sizes(point.A, epsilon)[:, None]
         pull = np.zeros((H.shape[1], 1))
         pull[:K] = p.beta / size
         unit = np.zeros_like(point.A)
-        unit[:K] = point.A[:K] / size
+        unit[:K] = point.A[:K] / size * np.sqrt(1.0 - damping)
         gradient = point.slopes + pull * point.A
         diagonal = self.loss.curvature(point.F, p.Y, p.w)
         weights = p.w[:, None, None] * self.loss.row_hessians(point.F, p.Y) if self.loss.coupled else diagonal
