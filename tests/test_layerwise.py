@@ -20,7 +20,7 @@ from bidual import (
 
 from .helpers import gap_may_stay_open
 
-STAGE = ReLUClassifier(0.01, method="sampled", n_patterns=4, loss="squared_hinge", prove=False, random_state=0)
+STAGE = ReLUClassifier(0.01, method="sampled", n_patterns=4, loss="squared_hinge", tol=0.1, prove=False, random_state=0)
 NUMBERS = ReLURegressor(0.01, method="sampled", n_patterns=4, prove=False, random_state=0)
 ESTIMATORS = [
     LayerwiseClassifier(STAGE, n_stages=2, random_state=0),

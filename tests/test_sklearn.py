@@ -12,10 +12,16 @@ ESTIMATORS = [
     ReLURegressor(beta=0.05, tol=0.1, random_state=0),
     ReLUClassifier(beta=0.01, tol=0.1, random_state=0),
     ReLURegressor(method="sampled", n_patterns=20, prove=False, random_state=0),
-    ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", prove=False, random_state=0),
+    ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", tol=0.1, prove=False, random_state=0),
     ReLURegressor(architecture="batch_norm", method="sampled", n_patterns=8, prove=False, random_state=0),
     ReLUClassifier(
-        architecture="batch_norm", method="sampled", n_patterns=8, loss="squared", prove=False, random_state=0
+        architecture="batch_norm",
+        method="sampled",
+        n_patterns=8,
+        loss="squared",
+        tol=0.1,
+        prove=False,
+        random_state=0,
     ),
     ReLURegressor(architecture="parallel", method="sampled", n_patterns=6, prove=False, random_state=0),
     ReLUClassifier(

@@ -161,7 +161,7 @@ class Certificate:
         """
         return cls(
             objective=float(objective),
-            lower_bound=float(bound.value),
+            lower_bound=float(bound.value) + 0.0,  # no negative zero
             attained=None if bound.attained is None else float(bound.attained),
             limit=None if bound.limit is None else float(bound.limit),
             likely_bound=-np.inf if likely is None else float(likely.value),

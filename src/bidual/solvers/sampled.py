@@ -104,6 +104,14 @@ class PatternRun(SharedRun):
             before = value
         return u
 
+    def prove(self) -> bool:
+        """As of all networks, if a proof is wanted at all."""
+        if self.options.prove is not False:
+            return super().prove()
+        if self.gap <= self.options.tol:
+            self.status = Status.CONVERGED
+        return True
+
     def slimmed(self) -> Neurons:
         """The best network with fewer neurons, none of which leaves its cone."""
         return repair(self.problem, reduce_neurons(self.problem, self.neurons, merging=False))

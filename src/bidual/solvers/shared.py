@@ -47,9 +47,10 @@ _TRY, _PROVEN = 0.5, 0.9
 _FINE = 0.1
 #: What rounding may add to a constraint: less is no violation.
 _ROUNDING = 1e-9
-#: Directions that may enter in a round, no two of which are this near: at the end they crowd at the optimum, and with
-#: columns of other sizes kinks are as near. Where that is too near for the conic solver, these are tried in turn.
-_ENTER, _SAME, _ALIKE = 200, 1e-7, (1e-6, 1e-5, 1e-4)
+#: Directions that may enter in a round, no two of which are nearer than this times the gap; and this near is the same:
+#: at the end they crowd at the optimum, and with columns of other sizes kinks are as near. Where that is too near for
+#: the conic solver, these are tried in turn.
+_ENTER, _APART, _SAME, _ALIKE = 60, 2.0, 1e-7, (1e-6, 1e-5, 1e-4)
 #: Directions stay as long as the constraint at them is this close to its limit; all of them do where the objective has
 #: fallen by less than this, in units of the tolerance.
 _STAYS, _PROGRESS = 0.9, 0.01
@@ -169,7 +170,8 @@ class SharedRun(Run):
         largest = float(values.max(initial=0.0))
         self.bounded(lower_bound(self.problem, V, largest, largest))
         order = np.argsort(-values, kind="stable")
-        return found[order[values[order] > self.problem.beta * (1.0 + _ROUNDING)][:_ENTER]]
+        violators = found[order[values[order] > self.problem.beta * (1.0 + _ROUNDING)]]
+        return different(violators, _APART * min(1.0, self.gap))[:_ENTER]
 
     def prove(self) -> bool:
         """Bound the constraint at the best dual point by branch and bound; whether nothing is left to do.
@@ -338,9 +340,9 @@ def finished(run: SharedRun) -> Solution:
     proof, beside = run.proven.proof, None
     assert proof is not None
     scope = proof.scope(run.problem) or "global"
-    # a bound by search beside a proof, if both speak of the same networks
-    if run.proven_gap > run.options.tol and run.bound.value > run.proven.value and scope == run.scope:
-        beside = (run.proven, run.how)
+    # a bound by search beside a proof, which may speak of more networks
+    if run.proven_gap > run.options.tol and run.bound.value > run.proven.value and scope in (run.scope, "global"):
+        beside, scope = (run.proven, run.how), run.scope
     else:
         run.bound, run.by = run.proven, run.how
     directions = run.directions @ run.problem.atoms.basis.T
