@@ -122,7 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame, Table, dict of columns or array of shape (n, n_features_in_)
+        X : DataFrame, Table, dict of columns or array of shape (n, d)
 
         Returns
         -------
