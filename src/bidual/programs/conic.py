@@ -227,8 +227,8 @@ class ConicProgram(ABC):
         solution = solver.solve()
         word = str(solution.status).split(".")[-1]
         failed = word not in _STATUS
-        doubtful = not self.problem.loss.finite and word not in _UNDOUBTED
-        if "PrimalInfeasible" in word or (doubtful and _contradictory(A, b, cones)):
+        doubtful = not self.problem.loss.finite and word not in _UNDOUBTED  # a finite loss takes any outputs
+        if doubtful and ("PrimalInfeasible" in word or _contradictory(A, b, cones)):
             raise InfeasibleError(
                 f"no network fits these data exactly on the {P} {self.what} in use: equal inputs with "
                 "different targets cannot be interpolated, and without bias the network is zero at zero. Use beta > 0"
