@@ -97,9 +97,9 @@ class OutputsProgram:
         point, damping = self.at(A, epsilon), _DAMPING
         for _ in range(_STEPS):
             checkpoint()
-            step, slope = self._direction(point, epsilon, damping)
             if self.gap(point) <= tol:
                 break
+            step, slope = self._direction(point, epsilon, damping)
             if -slope <= _SOLVED * self.problem.beta * self.K * epsilon:
                 epsilon *= _FALLS
                 point = self.at(point.A, epsilon)

@@ -84,6 +84,8 @@ _CORRECTIONS, _CORRECTIONS_GIVEN, _CORRECTED = 6, 2, 3_000
 _CUTS, _CUTS_AUDIT = 300, 200
 #: Gap above which rounds with several outputs have none: many neurons are missing, and join as the others move.
 _WIDE = 0.01
+#: What such a round has to gain for the next to be one, relative to the gap: else correcting does more.
+_WIDENED = 0.03
 #: Widths of the kinks, and quasi-Newton steps at each of them, of such a round.
 _WIDENING = ((0.1, 100), (0.03, 100), (0.01, 100))
 #: Where a round has one of them or none: cuts that join the network, the cosine from which on two are one, and their
@@ -126,7 +128,7 @@ class _Engine(Generation):
         self.epsilon = first_epsilon(problem)
         b = fit_intercept(problem, smoothed(problem.loss, self.epsilon))
         super().__init__(problem, options, problem.atoms.none(rank, b), began=began)
-        self.at_hand, self.before = self.neurons, self.objective
+        self.at_hand, self.before = self.neurons, np.inf
         self.delta = _DELTA if C == 1 else _DELTA_SEVERAL
         self.cuts = Candidates.none(rank, C)
         # whether neurons have several output weights, all of which are corrected
@@ -184,8 +186,8 @@ class _Engine(Generation):
 
     def round(self) -> None:
         """Move the neurons at hand, correct and price."""
-        self.before = self.objective
-        if self.several and self.gap > _WIDE:
+        gained, self.before = self.before - self.objective, self.objective
+        if self.several and self.gap > _WIDE and gained > _WIDENED * self.gap * self.objective:
             self.at_hand = self.priced(self.widened(self.at_hand))
             return
         moved = self.move(self.joined(self.at_hand) if self.corrections == 1 else self.at_hand, self.delta)

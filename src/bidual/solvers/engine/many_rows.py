@@ -2,7 +2,7 @@ r"""Two-layer ReLU networks with several outputs on many rows.
 
 On tens of thousands of rows the corrective steps of :mod:`bidual.solvers.engine.loop` (a convex program in all
 neurons) cost more than they bring; what moves the objective is moving the neurons. So: quasi-Newton steps on all rows
-(:mod:`bidual.solvers.engine.pair_gradient`; in the axes of the data thirty gradients of large matrix products bring
+(:mod:`bidual.solvers.engine.pair_gradient`; in the axes of the data forty gradients of large matrix products bring
 what forty passes of Adam on small batches do), then rounds of pricing on all rows, whose violators join the network as
 small neurons. The bound rests on local search, as in the engine; it is a bound on the dual constraint at the network's
 own residual, and says honestly how much is left.
@@ -83,7 +83,7 @@ class _ManyRows(Generation):
         return self.problem.loss_value(F) + self.problem.beta * float(neurons.costs.sum())
 
     def begin(self) -> bool:
-        """The given network, or a wide random one trained on batches."""
+        """The given network, or a wide random one."""
         checkpoint()
         self.pricer = Pricer(self.problem, self.rng)
         checkpoint()

@@ -4,7 +4,7 @@ r"""Quasi-Newton steps on pairs (u_k, a_k): the way to move neurons with several
           + \tfrac\beta2 \sum_k (\|u_k\|^2 + \|\alpha_k\|^2),
 
 which without smoothing (:math:`\delta = 0`) equals the training problem at balanced weights (003 Lemma 2) and has no
-kink in the penalty. Two things make L-BFGS need a twentieth of the gradients that Adam needs for the same objective:
+kink in the penalty. Two things make L-BFGS need far fewer gradients than Adam for the same objective:
 
 - the kinks of the ReLU are smoothed, less and less (:math:`h_\delta`, see :mod:`bidual.solvers.engine.newton`), so that
   neurons cross hyperplanes where steps on the ReLU itself stop at them;
