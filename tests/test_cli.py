@@ -15,10 +15,10 @@ import pytest
 import bidual
 import bidual.cli.training as commands
 from bidual import ReLUClassifier, ReLURegressor
+from bidual._util.scaling import standardisation
 from bidual.cli import main
 from bidual.cli.commands import COMMANDS
 from bidual.models import load
-from bidual.tables import standardisation
 
 SOURCE = Path(bidual.__file__).parents[1]
 RNG = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from bidual.architectures.batch_norm import BatchNorm, truncate
 from bidual.architectures.convolutional import Convolutional
 from bidual.architectures.leaky import LeakyReLU
 from bidual.architectures.parallel import Parallel
+from bidual.architectures.standardised import Standardised
 from bidual.architectures.two_layer import TwoLayer
 
 ARCHITECTURES: dict[str, type[Architecture]] = {
@@ -22,6 +23,7 @@ __all__ = [
     "LeakyReLU",
     "Lift",
     "Parallel",
+    "Standardised",
     "TwoLayer",
     "get_architecture",
     "truncate",

@@ -50,6 +50,10 @@ class Lift(ABC):
     def recover(self, neurons: Neurons) -> Network:
         """The network on the original inputs that computes what ``neurons`` compute on M, at the same cost."""
 
+    def restarted(self, network: Network) -> Network:
+        """What training on this lift may start from, in the place of a network that was trained on other rows."""
+        return network
+
     @abstractmethod
     def neurons(self, network: Network) -> Neurons:
         """Inverse of :meth:`recover`: the neurons on M of a network of this architecture (for warm starts)."""
@@ -80,13 +84,21 @@ class Architecture(ABC):
     registry: ClassVar[Registry[Architecture]] = Registry("architecture")
     #: The name it is registered by; the string stands for the default instance, if there is one.
     name: ClassVar[str]
-    #: Whether inputs may have more axes than two.
-    tensors: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             Architecture.registry.add(cls.name, cls)
+
+    @property
+    def tensors(self) -> bool:
+        """Whether inputs may have more axes than two."""
+        return False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments that rebuild it, as certificates store them."""
+        return dict(vars(self))
 
     @property
     def can(self) -> frozenset[Ability]:
@@ -106,6 +118,10 @@ class Architecture(ABC):
     def stack(self, shape: tuple[int, ...], y: Array) -> Array | None:
         """Targets, one row for each place with outputs, for X of this shape; None if every sample has one."""
         return None
+
+    def measured(self, X: FloatArray, w: FloatArray) -> Architecture:
+        """The same architecture with what it takes from the rows, of weights ``w`` that sum to one."""
+        return self
 
     def settled(
         self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool

@@ -71,7 +71,6 @@ class Convolutional(Architecture):
     """
 
     name = "convolutional"
-    tensors = True
 
     def __init__(
         self,
@@ -90,6 +89,10 @@ class Convolutional(Architecture):
         self.padding = check_sizes("padding", padding, 0)
         self.batch_norm = bool(batch_norm)
         self.pooling = pooling
+
+    @property
+    def tensors(self) -> bool:
+        return True
 
     @property
     def can(self) -> frozenset[Ability]:

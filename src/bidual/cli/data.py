@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.scaling import standardisation
 from bidual._util.typing import Array
 from bidual.cli.commands import Argument, architecture_argument, argument, loss_argument, prove_argument, say
 from bidual.estimators.prepared import TASKS, Prepared
 from bidual.models import Model
 from bidual.solvers import METHODS
-from bidual.tables import Table, TableEncoder, read_table, standardisation
+from bidual.tables import Table, TableEncoder, read_table
 from bidual.training.activations import ACTIVATIONS
 
 #: What a command reads: the kinds of files.

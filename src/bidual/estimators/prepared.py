@@ -12,11 +12,12 @@ import numpy as np
 
 from bidual._util.checks import shown
 from bidual._util.data import normalise_weights
+from bidual._util.scaling import standardisation
 from bidual._util.typing import Array, FloatArray
 from bidual.bounds import Certificate
 from bidual.models import Model, Target, Training
 from bidual.networks import Network
-from bidual.tables import INDEX, Cells, Label, Table, TableEncoder, standardisation
+from bidual.tables import INDEX, Cells, Label, Table, TableEncoder
 from bidual.tables.cells import is_code, is_date, is_missing, number, unit
 from bidual.tables.columns import reading
 

@@ -16,6 +16,7 @@ from bidual.networks.gated import GatedNetwork
 from bidual.networks.layerwise import LayerwiseNetwork
 from bidual.networks.leaky import LeakyReLUNetwork
 from bidual.networks.parallel import ParallelNetwork
+from bidual.networks.standardised import StandardisedNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "LeakyReLUNetwork",
     "Network",
     "ParallelNetwork",
+    "StandardisedNetwork",
     "TwoLayerNetwork",
     "from_arrays",
     "from_joblib",

@@ -33,6 +33,7 @@ from bidual.networks.deep import DeepNetwork
 from bidual.networks.gated import GatedNetwork
 from bidual.networks.layerwise import LayerwiseNetwork
 from bidual.networks.parallel import ParallelNetwork
+from bidual.networks.standardised import StandardisedNetwork
 from bidual.networks.two_layer import TwoLayerNetwork
 
 #: Old enough for every runtime in use, new enough for all operators in double precision.
@@ -144,6 +145,12 @@ def _(network: LayerwiseNetwork, graph: Graph, x: str) -> str:
 
 
 @body.register
+def _(network: StandardisedNetwork, graph: Graph, x: str) -> str:
+    centred = graph.add("Sub", x, graph.constant(network.centre))
+    return body(network.layer, graph, graph.add("Div", centred, graph.constant(network.scale)))
+
+
+@body.register
 def _(network: ConvolutionalNetwork, graph: Graph, x: str) -> str:
     # Patches by index, then the network on patches: runtimes know convolutions in single precision only.
     shape, C = (1, *graph.input_shape), network.n_outputs
@@ -195,7 +202,7 @@ def write(
     path: str | os.PathLike[str], network: Network, dtype: str = "float64", input_shape: tuple[int, ...] | None = None
 ) -> Path:
     """A network as an ONNX file: input ``x (n, d)``, output ``y (n, C)``."""
-    if isinstance(network, ConvolutionalNetwork) and input_shape is None:
+    if isinstance(getattr(network, "layer", network), ConvolutionalNetwork) and input_shape is None:
         raise ValueError("a convolutional network needs input_shape=, the shape of one sample: X.shape[1:]")
     graph = Graph(dtype, (network.n_inputs,) if input_shape is None else tuple(int(k) for k in input_shape))
     shape = network.output_shape((1, *graph.input_shape))[1:]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bidual.networks.batch_norm import BatchNormNetwork
     from bidual.networks.deep import DeepNetwork
     from bidual.networks.gated import GatedNetwork
+    from bidual.networks.standardised import StandardisedNetwork
     from bidual.networks.two_layer import TwoLayerNetwork
 
 
@@ -45,6 +46,32 @@ def two_layer_module(network: TwoLayerNetwork, dtype: torch.dtype | None) -> tor
         torch.nn.ReLU(),
         _linear(network.output_weights.T, network.intercept, dtype),
     )
+
+
+class Standardise(torch.nn.Module):
+    """``(x - centre) / scale``, column by column; of tensors with channels first, channel by channel."""
+
+    def __init__(self, centre: torch.Tensor, scale: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Inputs as the network behind sees them."""
+        return (x - self.centre) / self.scale
+
+
+def standardised_module(network: StandardisedNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
+    """``Sequential(Standardise, the inner module)``."""
+    window = getattr(network.layer, "window", None)
+    axes = 0 if window is None or window.kernel is None else len(window.kernel)  # behind the channels
+
+    def buffer(values: Array) -> torch.Tensor:
+        kind = torch.float64 if dtype is None else dtype
+        return torch.as_tensor(values, dtype=kind).reshape(-1, *[1] * axes)
+
+    first = Standardise(buffer(network.centre), buffer(network.scale))
+    return torch.nn.Sequential(first, network.layer.to_torch(dtype))
 
 
 def batch_norm_module(network: BatchNormNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:

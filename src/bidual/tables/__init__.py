@@ -3,7 +3,6 @@
 from bidual.tables.encoder import TableEncoder
 from bidual.tables.frames import frame_of, table_of
 from bidual.tables.reading import INDEX, read_table
-from bidual.tables.scaling import standardisation
 from bidual.tables.table import Cells, Label, Table
 from bidual.tables.writing import csv_text, write_csv
 
@@ -16,7 +15,6 @@ __all__ = [
     "csv_text",
     "frame_of",
     "read_table",
-    "standardisation",
     "table_of",
     "write_csv",
 ]

@@ -79,7 +79,8 @@ class Objective:
         self.check(Y.shape[1], activation, method)
         check_range(X=X, y=Y)
         rows = Rows.of(X, Y, sample_weight, exact=self.beta == 0)
-        settled = self.architecture.settled(
+        measured = self.architecture.measured(rows.X, rows.w.reshape(len(rows.X), -1).sum(axis=1))
+        settled = measured.settled(
             rows.X, rows.Y, rows.w, loss=self.loss, beta=float(self.beta), fit_intercept=self.fit_intercept
         )
         lift = settled.lift(rows.X, bias=self.bias is True, counts=rows.counts)
@@ -91,7 +92,7 @@ class Objective:
             beta=self.acting_beta,
             fit_intercept=self.fit_intercept,
         )
-        return TrainingSet(rows.X, problem, self, rows.faint, lift)
+        return TrainingSet(rows.X, problem, replace(self, architecture=measured), rows.faint, lift)
 
     @classmethod
     def of(cls, evidence: Evidence, beta: float) -> Objective:

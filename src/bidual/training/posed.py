@@ -83,7 +83,7 @@ class Posed(ABC):
             loss=objective.acting_loss,
             classes=classes,
             architecture=objective.architecture.name,
-            options=dict(vars(objective.architecture)),
+            options=objective.architecture.options,
             bias=objective.bias,
             fit_intercept=objective.fit_intercept,
         )

@@ -197,7 +197,8 @@ class TrainingSet(Posed, Trainable):
         if isinstance(start, Trained):
             options, start = replace(options, directions=start.directions), start.network
         if start is not None:
-            options = replace(options, start=units.normalise_neurons(act.neurons(self.lift, start)))
+            neurons = act.neurons(self.lift, self.lift.restarted(start))
+            options = replace(options, start=units.normalise_neurons(neurons))
         if self.objective.beta > 0 and not self.lift.scale_free and self.X.ndim == 2:
             check_columns(self.X, units.inputs, natural.beta)
         with task("training", options.verbose):
