@@ -51,6 +51,9 @@ def two_layer_module(network: TwoLayerNetwork, dtype: torch.dtype | None) -> tor
 class Standardise(torch.nn.Module):
     """``(x - centre) / scale``, column by column; of tensors with channels first, channel by channel."""
 
+    centre: torch.Tensor
+    scale: torch.Tensor
+
     def __init__(self, centre: torch.Tensor, scale: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("centre", centre)
