@@ -228,7 +228,7 @@ def test_time_limit_and_interrupt(monkeypatch):
         if len(seen) == 3:
             current().interrupt()
 
-    monkeypatch.setattr(engine._Engine, "note", stop)
+    monkeypatch.setattr(engine.Engine, "note", stop)
     with watching():
         result = solve_adaptive(problem, tol=1e-9, random_state=0)
     assert result.interrupted
@@ -241,14 +241,14 @@ def test_an_interrupted_run_keeps_its_few_neurons(monkeypatch):
     # losses with kinks: the corrective step of the narrow network is abandoned after Ctrl-C
     X, y = planted(60, 4)
     problem = make(X, np.sign(y - np.median(y)), 0.01, loss="hinge")
-    note, seen = engine._Engine.note, []
+    note, seen = engine.Engine.note, []
 
     def stop(self, *args, **words):
         seen.append(note(self, *args, **words))
         if len(seen) == 3:
             current().interrupt()
 
-    monkeypatch.setattr(engine._Engine, "note", stop)
+    monkeypatch.setattr(engine.Engine, "note", stop)
     with watching():
         result = solve_adaptive(problem, tol=1e-9, random_state=0, max_neurons=2)
     assert 0 < len(result.neurons) <= 2

@@ -10,47 +10,46 @@ The loop alternates three steps on a network in reduced coordinates:
 
 The gap is (objective - bound) / objective with the bound from the best dual point. It rests on local search for
 :math:`g = \max_u \|(A^T V)^T (M u)_+\|`, so that before the loop ends the dual point is priced again with many more
-starts and from families of starts that the loop never uses; if that raises g, the loop goes on.
+starts and from families of starts that the loop never uses; if that raises g, the loop goes on. What is done otherwise
+with several outputs is in :mod:`bidual.solvers.engine.several`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bidual._util.typing import FloatArray
-from bidual._util.watch import Stopped, checkpoint, last_look
+from bidual._util.watch import checkpoint
 from bidual.atoms import Neurons, Relu
-from bidual.bounds import Bound, lower_bound
+from bidual.bounds import lower_bound
 from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.programs.box_corrective import best_magnitudes
 from bidual.programs.corrective import Corrected, fit_intercept, merged
-from bidual.programs.outputs_corrective import corrected_outputs
 from bidual.programs.smoothing import first_epsilon, output_scale, sharper, smoothed
 from bidual.solvers.base import Options, Solution
+from bidual.solvers.engine.candidates import Candidates, unit_rows
 from bidual.solvers.engine.fast_start import ProximalGradient, fast_start
 from bidual.solvers.engine.newton import SmoothedNewton
 from bidual.solvers.engine.pair_gradient import GAIN, SCHEDULE, WIDTH, PairGradient, PairSpace, random_pairs
-from bidual.solvers.engine.pricing import Candidates, Pricer, unit_rows
-from bidual.solvers.generation import UNSEEN, Generation
+from bidual.solvers.engine.searching import SAME, Searching
+from bidual.solvers.generation import UNSEEN
 from bidual.solvers.run import Status
 
 # ---- time
-#: Share of the time limit that is kept for an audit of what there is by then, and seconds for it after Ctrl-C.
-_RESERVE, _LAST_LOOK = 0.15, 0.5
+#: Share of the time limit that is kept for an audit of what there is by then.
+_RESERVE = 0.15
 
-# ---- accuracies, relative to what can be told apart (:attr:`_Engine.resolution`) unless said otherwise
-#: A gap above this is mostly that of a poor dual point: it says little about the network.
-_TELLING = 0.01
+# ---- accuracies, relative to what can be told apart (:attr:`Engine.resolution`) unless said otherwise
 #: Corrective steps are this much more accurate than the gap, or than this where the gap is larger.
-_CORRECTIVE, _CORRECTIVE_SEVERAL, _LARGE_GAP = 0.01, 0.1, 0.1
+_CORRECTIVE, _LARGE_GAP = 0.01, 0.1
 #: What merging neurons may cost, and dropping small ones: less than the next move brings.
 _MERGING, _DROPPING = 0.02, 0.03
 #: Shares of the cost that small neurons may have together to be dropped, largest first.
@@ -63,36 +62,24 @@ _NEWTON_ENTRIES = 20_000_000
 _NEWTON_STEPS, _NEWTON_TOL = 6, 0.05
 #: Gradient steps of a move (one output), and the gain of fifty at which they end.
 _FLOW_STEPS, _FLOW_TOL = 200, 0.01
-#: Quasi-Newton steps of a move (several outputs), and the gain of ten at which they end.
-_PAIR_STEPS, _PAIR_TOL = 600, 1e-3
 #: Gain at which the fast start ends, relative to the objective: pricing does more from there.
 _START_TOL = 1e-3
 #: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
-_DELTA, _SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
-#: The first width with several outputs, whose start has followed the kinks already.
-_DELTA_SEVERAL = 0.01
-#: What a smaller network may cost in the end, relative to the tolerance.
-_TIDY = 0.02
+_DELTA, SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
 #: Moves of a network that was made narrow, and the width of the kinks in them.
 _NARROW_MOVES, _NARROW_DELTA = 5, 0.01
 
+# ---- searches
+#: Starts of the searches for any neuron of use at all, and of their audit.
+_TRIVIAL, _TRIVIAL_AUDIT = 32, 64
+#: A violation below this calls for a wider search: it may be all that the quick one has missed.
+WIDER = 0.3
+
 # ---- corrective steps and cuts
-#: Corrective steps in a round; of a network that was given; and targets that allow one with heads: these steps are dear
-#: then, and moving the neurons does more.
-_CORRECTIONS, _CORRECTIONS_GIVEN, _CORRECTED = 6, 2, 3_000
-#: Cuts that may enter at a time, and from a search of the audit.
-_CUTS, _CUTS_AUDIT = 300, 200
-#: Gap above which rounds with several outputs have none: many neurons are missing, and join as the others move.
-_WIDE = 0.01
-#: What such a round has to gain for the next to be one, relative to the gap: else correcting does more.
-_WIDENED = 0.03
-#: Widths of the kinks, and quasi-Newton steps at each of them, of such a round.
-_WIDENING = ((0.1, 100), (0.03, 100), (0.01, 100))
-#: Where a round has one of them or none: cuts that join the network, the cosine from which on two are one, and their
-#: size relative to that of the neurons.
-_JOINED, _ALIKE, _JOINED_SIZE = 200, 0.99, 0.1
-#: Cosine from which on two cuts are one.
-_SAME = 0.9995
+#: Corrective steps in a round, and of a network that was given.
+_CORRECTIONS, _CORRECTIONS_GIVEN = 6, 2
+#: Cuts that may enter at a time.
+CUTS = 300
 #: A violation below this share of the gap is not what keeps it open: time to move.
 _SMALL = 0.2
 #: Share of the largest violation that a cut has at least.
@@ -100,48 +87,23 @@ _WORTHWHILE = 0.02
 #: Idle neurons stay at this share of the dual constraint's limit, within a round and beyond it.
 _STAYS, _OUTLASTS = 0.95, 0.98
 
-# ---- searches
-#: Starts of each family in a search of a round: this over the gap (or over the smallest that counts), within bounds.
-_EFFORT, _SMALLEST_GAP, _EFFORT_RANGE = 0.25, 1e-4, (32, 64)
-#: A violation below this calls for a wider search: it may be all that the quick one has missed.
-_WIDER = 0.3
-#: Entries of the features times starts that the final search can afford, and their range: a missed narrow maximum makes
-#: the gap a lie. Few dimensions have few maxima: at most so many starts for each.
-_FINAL_ENTRIES, _FINAL_RANGE, _FINAL_EACH = 4_000_000, (128, 1024), 40
-#: Starts of the searches for any neuron of use at all, and of their audit.
-_TRIVIAL, _TRIVIAL_AUDIT = 32, 64
-#: Small rounds of the audit of a network that was given, and what finds nothing new in one, relative to the tolerance.
-_WARM_ROUNDS, _NOTHING_NEW = 5, 0.02
 
-#: A method of :class:`Pricer`: dual point, neurons, effort, value known to be attained.
-Search = Callable[[FloatArray, FloatArray, int, float], Candidates]
-
-
-class _Engine(Generation):
+class Engine(Searching):
     """State of one run, in reduced coordinates: beyond the best of it, the neurons at hand and the cuts."""
 
     problem: Problem[Relu]
+    #: Width of the smoothed kinks of the first round.
+    first_delta: ClassVar[float] = _DELTA
 
     def __init__(self, problem: Problem[Relu], options: Options) -> None:
         began = time.perf_counter()
-        rank, C = problem.atoms.reduced.shape[1], problem.n_coefficients
+        rank = problem.atoms.reduced.shape[1]
         self.epsilon = first_epsilon(problem)
         b = fit_intercept(problem, smoothed(problem.loss, self.epsilon))
         super().__init__(problem, options, problem.atoms.none(rank, b), began=began)
         self.at_hand, self.before = self.neurons, np.inf
-        self.delta = _DELTA if C == 1 else _DELTA_SEVERAL
-        self.cuts = Candidates.none(rank, C)
-        # whether neurons have several output weights, all of which are corrected
-        self.several = 1 < C == problem.n_outputs and problem.loss.smooth
-        affordable = C == 1 or self.several
-        self.corrections = _CORRECTIONS if affordable else int(np.clip(_CORRECTED // problem.Y.size, 1, _CORRECTIONS))
-        self.pricer = Pricer(problem, self.rng)
-        if options.directions is not None:
-            self.pricer.pool = unit_rows(options.directions @ problem.atoms.basis)
-        final = int(np.clip(_FINAL_ENTRIES / max(problem.atoms.reduced.size, 1), *_FINAL_RANGE))
-        final = min(final, _FINAL_EACH * max(rank, 1))
-        self.given = options.start if isinstance(options.start, Neurons) and len(options.start) else None
-        self.efforts = (final // 4, final) if self.given is None else (final // 4,) * _WARM_ROUNDS
+        self.delta = self.first_delta
+        self.corrections = _CORRECTIONS
 
     @property
     def loss(self) -> Loss:
@@ -152,11 +114,6 @@ class _Engine(Generation):
     def space(self) -> PairSpace:
         """Where pairs move."""
         return PairSpace.of(self.problem)
-
-    @property
-    def resolution(self) -> float:
-        """What is worth telling apart, relative to the objective."""
-        return max(min(self.gap, _TELLING), self.options.tol)
 
     def evaluate(self, neurons: Neurons) -> float:
         """The objective, in reduced coordinates."""
@@ -186,45 +143,18 @@ class _Engine(Generation):
 
     def round(self) -> None:
         """Move the neurons at hand, correct and price."""
-        gained, self.before = self.before - self.objective, self.objective
-        if self.several and self.gap > _WIDE and gained > _WIDENED * self.gap * self.objective:
-            self.at_hand = self.priced(self.widened(self.at_hand))
-            return
-        moved = self.move(self.joined(self.at_hand) if self.corrections == 1 else self.at_hand, self.delta)
+        self.before = self.objective
+        self.corrected_round(self.at_hand)
+
+    def corrected_round(self, neurons: Neurons) -> None:
+        """All of it, from these neurons."""
+        moved = self.move(neurons, self.delta)
         self.watch(moved)
-        moved = merged(self.problem, moved, _MERGING * self.resolution * self.objective)
-        self.at_hand = self.correct_and_price(moved, self.corrections)
+        self.at_hand = self.correct_and_price(self.merged(moved), self.corrections)
 
-    def widened(self, neurons: Neurons) -> Neurons:
-        """The network with the violators of the last round, after some steps; itself if there are none yet."""
-        if not len(self.cuts):
-            return neurons
-        pairs = PairGradient(self.space, self.loss, self.joined(neurons))
-        pairs.descend(_WIDENING, GAIN, self.watch)
-        return merged(self.problem, pairs.result(), _MERGING * self.resolution * self.objective)
-
-    def joined(self, neurons: Neurons) -> Neurons:
-        """The network with the worst violators as small neurons, which grow as they move."""
-        violation = self.cuts.values.max(initial=0.0) / self.problem.beta - 1.0
-        if violation <= 0 or not len(neurons):
-            return neurons
-        worth = self.cuts.values > self.problem.beta * (1.0 + _WORTHWHILE * violation)
-        new = self.cuts.take(worth).distinct(_JOINED, _ALIKE)
-        size = _JOINED_SIZE * float(np.median(neurons.costs))
-        return Neurons(
-            np.vstack([neurons.U, size * new.directions]), np.vstack([neurons.alpha, new.outputs]), neurons.intercept
-        )
-
-    def priced(self, neurons: Neurons) -> Neurons:
-        """The violators at the network's own residual become cuts, and it is not corrected."""
-        p = self.problem
-        F = p.atoms.combine(np.maximum(p.atoms.reduced @ neurons.U.T, 0.0), neurons.alpha) + neurons.intercept
-        V = self.dual_point(F)
-        found = self.price(V, unit_rows(neurons.U), _WIDER * self.resolution)
-        self.bounded(lower_bound(p, V, found.best, found.best))
-        self.note(words=UNSEEN)
-        self.cuts = found.take(found.values > p.beta).distinct(_CUTS, _SAME)
-        return neurons
+    def merged(self, neurons: Neurons) -> Neurons:
+        """The network with nearly parallel neurons made one, at a cost below what can be told apart."""
+        return merged(self.problem, neurons, _MERGING * self.resolution * self.objective)
 
     def audit(self) -> bool:
         """See :meth:`confirm`."""
@@ -233,7 +163,7 @@ class _Engine(Generation):
     def prepare(self) -> None:
         """Follow the kinks of the ReLU and of the loss more closely."""
         gaining = self.objective < self.before * (1.0 - _GAINING * self.resolution)
-        self.delta = max(self.delta * (_SLOWLY if gaining else _FAST), _SHARPEST)
+        self.delta = max(self.delta * (_SLOWLY if gaining else _FAST), SHARPEST)
         if self.epsilon:
             self.epsilon = sharper(self.epsilon, self.gap, self.objective, self.options.tol)
 
@@ -254,8 +184,7 @@ class _Engine(Generation):
             pairs = PairGradient(self.space, self.loss, random_pairs(p, WIDTH, b, self.rng, output_scale(p)))
             pairs.descend(SCHEDULE, GAIN, self.watch)
             return pairs.result()
-        start = fast_start(p, self.loss, b, self.rng, tol=_START_TOL, watch=self.watch)
-        return merged(p, start, _MERGING * self.resolution * self.objective)
+        return self.merged(fast_start(p, self.loss, b, self.rng, tol=_START_TOL, watch=self.watch))
 
     def taken(self, start: Neurons) -> Neurons:
         """A network that was given, corrected."""
@@ -267,26 +196,14 @@ class _Engine(Generation):
 
     # ---- the steps -------------------------------------------------------------------------------
 
-    def price(self, V: FloatArray, directions: FloatArray, enough: float) -> Candidates:
-        """Quick search first; a wider one if it finds no violation above ``enough``."""
-        effort = int(np.clip(_EFFORT / max(self.gap, self.options.tol, _SMALLEST_GAP), *_EFFORT_RANGE))
-        found = self.pricer.quick(V, directions, effort)
-        if found.best <= self.problem.beta * (1.0 + enough):
-            found = found.joined(self.pricer.strong(V, directions, effort // 2))
-        checkpoint()  # a search that was cut short says nothing about the bound
-        return found
-
     def correct(self, atoms: Neurons, t: FloatArray) -> Corrected:
         """The best magnitudes, by their dual if the loss has kinks."""
         tol = _CORRECTIVE * min(max(self.gap, self.options.tol), _LARGE_GAP)
         return best_magnitudes(self.problem, self.epsilon, atoms, t, tol)
 
     def correct_outputs(self, atoms: Neurons, t: FloatArray) -> tuple[Neurons, Corrected]:
-        """The corrective step: the best output weights, where they are several, or the best magnitudes."""
-        if not self.several:
-            return atoms, self.correct(atoms, t)
-        tol = _CORRECTIVE_SEVERAL * self.resolution
-        return corrected_outputs(self.problem, self.loss, atoms, t, tol)
+        """The corrective step, which may turn the output weights of the atoms."""
+        return atoms, self.correct(atoms, t)
 
     def correct_and_price(self, neurons: Neurons, rounds: int) -> Neurons:
         """Alternate corrective steps and pricing; returns the neurons in use."""
@@ -304,14 +221,14 @@ class _Engine(Generation):
             self.offer(used)
             V = self.dual_point(step.F, step.V)
             checkpoint()
-            found = self.price(V, used.U, _WIDER * self.resolution)
+            found = self.price(V, used.U, WIDER * self.resolution)
             self.bounded(lower_bound(p, V, found.best, found.best))
             self.note(words=UNSEEN)
             violation = found.best / p.beta - 1.0
             if self.closed or violation <= _SMALL * self.gap or k == rounds - 1:
                 break
             worth = found.values > p.beta * (1.0 + _WORTHWHILE * violation)
-            self.cuts = found.take(worth).distinct(_CUTS, _SAME)
+            self.cuts = found.take(worth).distinct(CUTS, SAME)
             kept = np.flatnonzero((t > 0) | (self.constraint_values(V, atoms) > _STAYS * p.beta))
             atoms = replace(
                 atoms,
@@ -351,53 +268,12 @@ class _Engine(Generation):
                     return step.neurons(rest)
         return neurons
 
-    def confirm(self, efforts: tuple[int, ...]) -> bool:
-        """Price the best dual point again, from ever more starts and from other families; True if the gap stands.
-
-        A run that was given a good network to start from makes small rounds, until one finds nothing new.
-        """
-        for effort in efforts:
-            before = self.bound.attained  # finding less than the tolerance can tell is finding nothing
-            for search in self.searches:
-                self.reprice(search, effort)
-                checkpoint()
-                if not self.closed:
-                    return False
-            if self.given is not None and self.bound.attained <= before * (1.0 + _NOTHING_NEW * self.options.tol):
-                break
-        return True
-
-    @property
-    def searches(self) -> tuple[Search, ...]:
-        """What an audit consists of."""
-        return self.pricer.audit, self.pricer.strong
-
-    def reprice(self, search: Search, effort: int) -> None:
-        """Search again at the best dual point, and lower its bound by what is found."""
-        p, V = self.problem, self.bound.V
-        found = search(V, self.neurons.U, effort, self.bound.attained)
-        if found.best > self.bound.attained:
-            fallen = lower_bound(p, V, found.best, found.best)
-            self.bound = max(Bound.nothing(p), fallen, key=lambda b: b.value)
-            self.cuts = self.cuts.joined(found.take(found.values > p.beta).distinct(_CUTS_AUDIT, _SAME))
-
-    def last_audit(self) -> bool:
-        """Audit a run that was stopped, whatever its gap; True if there was time for all of it."""
-        with last_look(_LAST_LOOK) if self.status == Status.INTERRUPTED else self.going():
-            for search in self.searches:
-                self.reprice(search, self.efforts[0])
-            return not self.late()
-
     def move(self, neurons: Neurons, delta: float) -> Neurons:
         """Let the neurons move to where the objective is lower."""
         p = self.problem
         if not len(neurons):
             return neurons
         m, r = neurons.U.shape
-        if p.n_coefficients > 1:
-            pairs = PairGradient(self.space, self.loss, neurons)
-            pairs.descend([(delta, _PAIR_STEPS)], _PAIR_TOL * self.resolution)
-            return pairs.result()
         if m * r * r > _NEWTON_ENTRIES:
             flow = ProximalGradient(p, self.loss, neurons.U, neurons.alpha[:, 0], float(neurons.intercept[0]))
             flow.run(_FLOW_STEPS, _FLOW_TOL * self.resolution)
@@ -406,19 +282,7 @@ class _Engine(Generation):
         return SmoothedNewton(p, self.loss).run(neurons, delta, _NEWTON_STEPS, target)[0]
 
     def tidy(self) -> None:
-        """With several outputs, the best network moved once more, and a smaller one if it is as good.
-
-        Moves of a wide network leave many neurons where few do; the dual point is none of a smaller one's business.
-        """
-        if self.problem.n_coefficients == 1 or not len(self.neurons):
-            return
-        with suppress(Stopped):  # any network is an answer
-            self.offer(self.move(self.neurons, _SHARPEST))
-            few = merged(self.problem, self.neurons, _MERGING * self.resolution * self.objective)
-            few = self.move(self.sparse(few, self.evaluate(few)), _SHARPEST)
-            objective = self.evaluate(few)
-            if objective <= self.objective * (1.0 + _TIDY * self.options.tol):
-                self.adopt(few, objective)
+        """Look once more at the best network, when all else is done."""
 
     def refined(self, neurons: Neurons) -> Iterator[Neurons]:
         """Networks as wide as this one, ever better ones."""
@@ -428,15 +292,15 @@ class _Engine(Generation):
         yield self.correct(neurons, np.ones(len(neurons))).neurons(neurons)
 
 
-def run(problem: Problem[Relu], options: Options) -> Solution:
-    """Train until the audited relative gap is at most ``options.tol``.
+def run(kind: type[Engine], problem: Problem[Relu], options: Options) -> Solution:
+    """Train by an engine of this kind until the audited relative gap is at most ``options.tol``.
 
     Any loss: one with kinks is followed through its Moreau envelopes; objective and bound are of the loss itself. The
     result is a function of ``random_state`` (unless time runs out), whatever the number of threads.
     """
     # Our own threads do the searching; BLAS threads on small matrices mostly wait for each other.
     with threadpool_limits(1, user_api="blas"):
-        engine = _Engine(problem, options)
+        engine = kind(problem, options)
         with engine.going(1.0 - _RESERVE if options.audit else 1.0):
             engine.generate()
         audited = options.audit and (engine.status == Status.CONVERGED or engine.last_audit())

@@ -25,8 +25,9 @@ from bidual.problem import Problem
 from bidual.programs.corrective import fit_intercept
 from bidual.programs.smoothing import output_scale
 from bidual.solvers.base import Options, Solution
+from bidual.solvers.engine.candidates import Candidates, unit_rows
 from bidual.solvers.engine.pair_gradient import WIDTH, PairGradient, PairSpace, random_pairs
-from bidual.solvers.engine.pricing import Candidates, Pricer, unit_rows
+from bidual.solvers.engine.pricing import Pricer
 from bidual.solvers.generation import Generation
 from bidual.solvers.run import Status
 

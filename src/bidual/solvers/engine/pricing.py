@@ -12,16 +12,17 @@ as good as the starts are varied. :meth:`Pricer.quick` serves the inner loop, :m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from bidual._util.typing import Array, FloatArray
-from bidual._util.watch import Watch, current
+from bidual._util.typing import FloatArray
+from bidual._util.watch import current
 from bidual.problem import Problem
 from bidual.solvers.engine import _kernels
 from bidual.solvers.engine._polish import polish
+from bidual.solvers.engine.ascents import climb_one, climb_several
+from bidual.solvers.engine.candidates import Candidates, unit_rows
 
 #: Starts on their way to less than this share of the best are abandoned.
 _HOPE = 0.95
@@ -41,10 +42,6 @@ _AMONG, _DIFFERENT = 6, 0.995
 _SCREENED, _NOISY, _NOISES, _ASCENT, _SHORT = 8, 24, (0.1, 0.2, 0.4, 0.4), 12, 3
 #: The same with several outputs: noise, steps, and the most that are found, no two of which have that cosine.
 _NOISES_SEVERAL, _ASCENT_SEVERAL, _FOUND, _FOUND_SAME = (0.1, 0.4), 60, 300, 0.999
-#: Ascents with several outputs: full steps in the beginning; then steps of such a length, first and last, or first near
-#: a maximum, with momentum; half of the starts are given up after such a share of them. They end in kinks, where the
-#: high maxima are and which full steps jump over: as good as polishing in a thirtieth of its time.
-_FULL_STEPS, _LENGTHS, _NEAR, _MOMENTUM, _HALF = 6, (0.3, 0.003), 0.03, 0.9, 1 / 3
 #: Steps of the ascents of wider searches, entries of the features times starts that can be polished instead, the least
 #: number of ends that are polished, and the share of the starts of a family.
 _ASCENT_WIDE, _POLISHED, _LEAST_ENDS, _ENDS = 120, 10_000_000, 4, 16
@@ -56,69 +53,6 @@ _NOISES_STRONG = (0.1, 0.2, 0.4, 0.8)
 _FEW, _SHARE, _EACH = 3, 4, 2
 #: The audit projects neurons onto some of the nearest hyperplanes, chosen among so many for each dimension.
 _NEAREST = 3
-
-
-@dataclass(frozen=True)
-class Candidates:
-    r"""Neurons with their values :math:`a^T G^T (M u)_+`, best first.
-
-    Attributes
-    ----------
-    directions : ndarray, shape (k, r)
-        Unit vectors u in reduced coordinates.
-    outputs : ndarray, shape (k, C)
-        Unit output directions a.
-    values : ndarray, shape (k,)
-    """
-
-    directions: FloatArray
-    outputs: FloatArray
-    values: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @classmethod
-    def none(cls, r: int, C: int) -> Candidates:
-        """No candidates."""
-        return cls(np.zeros((0, r)), np.zeros((0, C)), np.zeros(0))
-
-    @property
-    def best(self) -> float:
-        """The largest value, zero if there is none."""
-        return float(self.values[0]) if len(self) else 0.0
-
-    def take(self, index: Array | slice) -> Candidates:
-        """Only the candidates in ``index``."""
-        return Candidates(self.directions[index], self.outputs[index], self.values[index])
-
-    def joined(self, other: Candidates) -> Candidates:
-        """Both, best first."""
-        values = np.concatenate([self.values, other.values])
-        order = np.argsort(-values, kind="stable")
-        return Candidates(
-            np.concatenate([self.directions, other.directions])[order],
-            np.concatenate([self.outputs, other.outputs])[order],
-            values[order],
-        )
-
-    def distinct(self, limit: int, cosine: float = 0.999) -> Candidates:
-        """The best ``limit`` candidates of which no two are nearly the same neuron."""
-        kept: list[int] = []
-        fresh = np.ones(len(self), dtype=bool)
-        for i in range(len(self)):
-            if len(kept) == limit:
-                break
-            if fresh[i]:  # few are: the whole matrix of likenesses would cost more
-                kept.append(i)
-                fresh &= (self.directions @ self.directions[i]) * (self.outputs @ self.outputs[i]) < cosine
-        return self.take(np.array(kept, dtype=np.int64))
-
-
-def unit_rows(U: FloatArray) -> FloatArray:
-    """Rows scaled to norm one; zero rows dropped."""
-    norms = np.linalg.norm(U, axis=1)
-    return U[norms > 0] / norms[norms > 0, None]
 
 
 class Pricer:
@@ -225,10 +159,9 @@ class Pricer:
         def work(start: int, stop: int) -> None:
             watch.check()
             if C == 1:
-                self._climb_scalar(G32, U32[start:stop], A[start:stop], values[start:stop], steps)
+                climb_one(X32, G32, U32[start:stop], A[start:stop], values[start:stop], steps)
             else:
-                state = U32[start:stop], A[start:stop], values[start:stop]
-                self._climb_vector(X32, G32, *state, steps, near, watch)
+                climb_several(X32, G32, U32[start:stop], A[start:stop], values[start:stop], steps, near, watch)
 
         # fixed pieces: rounding must not depend on the number of threads
         _kernels.over_pieces(work, len(U32), int(np.clip(_CLIMB_ENTRIES // max(1, len(X32)), *_CLIMB_RANGE)))
@@ -239,52 +172,6 @@ class Pricer:
             outputs[order].astype(np.float64),
             values[order].astype(np.float64) * size * self.scale,
         )
-
-    def _climb_scalar(self, G: Array, U: Array, signs: Array, values: Array, steps: int) -> None:
-        g = np.ascontiguousarray(G[:, 0])
-        for step in range(steps + 1):
-            Z = self.X32 @ U.T
-            _kernels.relu_back(Z, signs, g, 0, len(Z))
-            S = Z.T @ self.X32
-            values[:] = np.einsum("kr,kr->k", S, U)
-            if step < steps:
-                self._step(U, S)
-
-    def _climb_vector(
-        self, X: Array, G: Array, U: Array, A: Array, values: Array, steps: int, near: bool, watch: Watch
-    ) -> None:
-        """Each start ends at the best point on its way."""
-        full, first = (0, _NEAR) if near else (_FULL_STEPS, _LENGTHS[0])
-        shrink = (_LENGTHS[1] / first) ** (1.0 / max(steps - full, 1))
-        going, u, drift = np.arange(len(U)), U.copy(), np.zeros_like(U)
-        for step in range(steps + 1):
-            watch.check()
-            Z = X @ u.T
-            H = np.maximum(Z, 0).T @ G
-            value = np.linalg.norm(H, axis=1)
-            H /= np.maximum(value, 1e-30)[:, None]
-            better = value > values[going]
-            there = going[better]
-            values[there], U[there], A[there] = value[better], u[better], H[better]
-            if step == steps:
-                break
-            S = ((Z > 0) * (G @ H.T)).T @ X
-            if step < full:
-                self._step(u, S)
-                continue
-            drift *= _MOMENTUM  # of the slope along the sphere, whose radial part is the value
-            drift += (1.0 - _MOMENTUM) * (S / np.maximum(value, 1e-30)[:, None] - u)
-            length = np.float32(first * shrink ** (step - full))
-            u += drift * (length / np.maximum(np.linalg.norm(drift, axis=1, keepdims=True), 1e-30))
-            u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), 1e-30)
-            if step == int(_HALF * steps):
-                kept = np.sort(np.argsort(-values[going], kind="stable")[: (len(going) + 1) // 2])
-                going, u, drift = going[kept], u[kept], drift[kept]
-
-    @staticmethod
-    def _step(U: Array, S: Array) -> None:
-        U += S / np.maximum(np.linalg.norm(S, axis=1, keepdims=True), 1e-30)
-        U /= np.maximum(np.linalg.norm(U, axis=1, keepdims=True), 1e-30)
 
     # ---- start families ----------------------------------------------------------------------
 
