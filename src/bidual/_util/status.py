@@ -24,6 +24,8 @@ class Status(StrEnum):
     UNPROVEN = "stopped: searches find no more, but branch and bound could not prove it in time"
     EXHAUSTED = "no neuron of the relaxation is left to add"
     NARROW = "limited to max_neurons"
+    START = "first-order steps only"
+    STILL = "predictions no longer change"
     IDLE = "stopped: no further progress"  # of the rounds, whatever floating point could tell
     EPOCHS = "all epochs"  # of a method that knows no gap
 

@@ -39,8 +39,7 @@ from bidual.training.paths import SolutionPath, solution_path
 _BETA = argument(
     "--beta",
     type=float,
-    default=1e-3,
-    help="weight decay, beside the mean loss on standardised columns and target (default %(default)s)",
+    help="weight decay, beside the mean loss on standardised columns and target (default: chosen on rows held out)",
 )
 _OUT = argument("--out", type=Path, required=True, metavar="FILE", help="where the model goes (JSON)")
 _REPORT = argument("--report", type=Path, metavar="FILE", help="write a report about it (one HTML page)")
@@ -80,7 +79,7 @@ def fit(args: argparse.Namespace) -> int | None:
     _check_pictures(args, "report")
     data = read_data(args)
     kind = ReLURegressor if data.target.classes is None else ReLUClassifier
-    estimator = kind(**options(args, _BETA, *TRAINING, *GATES, _WIDTH, verbose=args.verbose))
+    estimator = kind(**options(args, _BETA, *TRAINING, *GATES, _WIDTH, scale=False, verbose=args.verbose))
     return _fitted(args, data, _trained(estimator, data))
 
 
@@ -98,7 +97,7 @@ def cv(args: argparse.Namespace) -> int | None:
     data = read_data(args)
     kind = ReLURegressorCV if data.target.classes is None else ReLUClassifierCV
     searching = options(args, *_BETAS[1:], _FOLDS, _JOBS, _ONE_ERROR, betas=_numbers(args.betas))
-    estimator = _trained(kind(**searching, **options(args, *TRAINING, *GATES, verbose=args.verbose)), data)
+    estimator = _trained(kind(**searching, scale=False, **options(args, *TRAINING, *GATES, verbose=args.verbose)), data)
     if args.plot is not None:
         from bidual.plots import PathDisplay
 
@@ -240,9 +239,9 @@ def _fitted(args: argparse.Namespace, data: Prepared, estimator: Any, **more: An
             source=source(args),
             model_file=args.out.name,
             history=estimator.history_,
-            tol=estimator.tol,
+            tol=estimator.tol_,
         )
-    converged = bool(estimator.likely_gap_ <= estimator.tol)
+    converged = bool(estimator.likely_gap_ <= estimator.tol_)
     interrupted = estimator.status_ == _watch.INTERRUPTED
     if args.json:
         print_json(

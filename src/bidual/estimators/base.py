@@ -7,14 +7,15 @@ from abc import abstractmethod
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.checks import check_flag, check_number, check_prove, check_seed, check_time_limit, check_verbose
 from bidual._util.data import check_weights, validate_data
-from bidual._util.progress import note
+from bidual._util.progress import note, task
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import watching
-from bidual.architectures import Architecture, get_architecture
+from bidual.architectures import Architecture, Standardised, get_architecture
 from bidual.estimators.certified import Certified
 from bidual.losses import Loss
 from bidual.networks import Network
@@ -23,7 +24,13 @@ from bidual.solvers.blocks.trained_gates import TRAINED
 from bidual.training.activations import ACTIVATIONS
 from bidual.training.objective import Objective
 from bidual.training.routing import Backend, pose
+from bidual.training.targets import is_dask
 from bidual.training.train import Trainable, Trained
+
+#: What is left to the method or to the data.
+AUTO = "auto"
+#: Largest share of a time limit for the choice of beta.
+_CHOOSING = 0.5
 
 #: Rows, encoded targets, loss and sample weights, as a training problem takes them.
 Encoded: TypeAlias = tuple[Any, FloatArray, Loss, Array | None]
@@ -33,20 +40,23 @@ class BaseReLU(Certified):
     """Parameters, validation and training of all estimators of this family."""
 
     loss_: Loss
+    beta_: float
+    tol_: float
 
     def __init__(
         self,
-        beta: float = 1e-3,
+        beta: float | str = "auto",
         *,
         loss: str | Loss = "squared",
         architecture: str | Architecture = "two_layer",
+        scale: bool | str = "auto",
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
         gates: Array | Network | BaseReLU | str | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
-        tol: float = 1e-4,
+        tol: float | str = "auto",
         max_iter: int = 200,
         time_limit: float | None = None,
         max_neurons: int | None = None,
@@ -62,6 +72,7 @@ class BaseReLU(Certified):
         self.beta = beta
         self.loss = loss
         self.architecture = architecture
+        self.scale = scale
         self.activation = activation
         self.method = method
         self.n_patterns = n_patterns
@@ -98,6 +109,9 @@ class BaseReLU(Certified):
         how = self._how()
         with watching(self.time_limit):
             data = self._pose(X, y, sample_weight)
+            self.beta_ = self._chosen(data, X, y, sample_weight)
+            if self.beta == AUTO:
+                data = data.at(self.beta_)
             if self.verbose and getattr(self, "sample_shape_", None) is None and self.n_features_in_ == 1:
                 note("one input: SplineRegressor and SplineClassifier solve this with free biases, in moments")
             trained = data.train(**how)
@@ -110,6 +124,8 @@ class BaseReLU(Certified):
     def _pose(self, X: Array, y: Array, sample_weight: Array | None) -> Trainable:
         """The training problem of the arguments of fit."""
         architecture = get_architecture(self.architecture)
+        if self._standardises and not isinstance(architecture, Standardised):
+            architecture = Standardised(architecture)
         rows, Y, loss, sample_weight = self._encode(architecture, X, y, sample_weight)
         if sample_weight is not None:
             sample_weight = check_weights(sample_weight, rows, ensure_non_negative=True)
@@ -117,7 +133,13 @@ class BaseReLU(Certified):
         if architecture.tensors:
             self.sample_shape_ = tuple(rows.shape[1:])
         return pose(
-            Objective(loss, float(self.beta), architecture, bool(self.bias), bool(self.fit_intercept)),
+            Objective(
+                loss,
+                1.0 if self.beta == AUTO else float(self.beta),
+                architecture,
+                bool(self.bias),
+                bool(self.fit_intercept),
+            ),
             rows,
             Y,
             sample_weight,
@@ -127,16 +149,48 @@ class BaseReLU(Certified):
             trained_gates=isinstance(self.gates, str),
         )
 
+    def _chosen(self, data: Trainable, X: Array, y: Array, sample_weight: Array | None) -> float:
+        """The beta to train with."""
+        if self.beta != AUTO:
+            return float(self.beta)
+        from bidual.estimators.choosing import chosen_beta
+
+        if is_dask(X):
+            raise ValueError("beta='auto' holds rows out, which are on a cluster here: give beta a number")
+        numbers = {"beta": 1.0, "scale": self._standardises, "warm_start": False, "checkpoint": None}
+        plain = type(self)(**{**self.get_params(deep=False), **numbers})
+        share = None if self.time_limit is None else _CHOOSING * self.time_limit
+        with watching(share), task("choice of beta", self.verbose):
+            return chosen_beta(
+                plain, data, *indexable(X, y), None if sample_weight is None else check_weights(sample_weight, X)
+            )
+
+    @property
+    def _standardises(self) -> bool:
+        """Whether columns are brought to mean zero and deviation one."""
+        if self.scale != AUTO:
+            return bool(self.scale)
+        return self.beta == AUTO and not ACTIVATIONS[self.activation].gated
+
+    @property
+    def _accuracy(self) -> tuple[float, float | None]:
+        """``tol`` and ``enough`` of :class:`~bidual.solvers.Options`."""
+        if self.tol == AUTO:
+            return ACTIVATIONS[self.activation].solver(self.method).accuracy
+        return float(self.tol), None
+
     def _how(self) -> dict[str, Any]:
         """How to train, as :meth:`bidual.training.train.Trainable.train` takes it."""
+        tol, enough = self._accuracy
         options = Options(
-            tol=self.tol,
+            tol=tol,
+            enough=enough,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
             n_patterns=self.n_patterns,
             random_state=self.random_state,
             max_neurons=self.max_neurons,
-            audit=self.tol <= 1e-3 if self.audit == "auto" else bool(self.audit),
+            audit=tol <= 1e-3 if self.audit == AUTO else bool(self.audit),
             prove=self.prove,
             verbose=int(self.verbose),
         )
@@ -149,7 +203,9 @@ class BaseReLU(Certified):
     def _finish(self, trained: Trained) -> Self:
         """Set the fitted attributes, and say how it went."""
         self._adopt(trained)
-        trained.warn_unless(self.tol, stacklevel=3)
+        tol, enough = self._accuracy
+        self.tol_ = tol if enough is None else enough
+        trained.warn_unless(self.tol_, stacklevel=3)
         if self.verbose:
             print(self.certificate_, flush=True)
         return self
@@ -170,8 +226,11 @@ class BaseReLU(Certified):
         Backend(self.backend, self.device, self.checkpoint).check(self.activation)
         for name in ("bias", "fit_intercept", "warm_start"):
             check_flag(name, getattr(self, name))
-        check_number("beta", self.beta, at_least=0.0)
-        check_number("tol", self.tol, at_least=0.0)
+        if self.scale != AUTO:
+            check_flag("scale", self.scale)
+        for name in ("beta", "tol"):
+            if getattr(self, name) != AUTO:
+                check_number(name, getattr(self, name), at_least=0.0)
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
         if self.n_patterns is not None:
             check_number("n_patterns", self.n_patterns, at_least=1, integer=True)

@@ -29,14 +29,15 @@ class ReLUClassifier(LabelScores, BaseReLU):
 
     Parameters
     ----------
-    beta : float, default=1e-3
-        Weight decay. ``beta=0`` with a hinge loss asks for the smallest network of margin one, with the squared loss
+    beta : float or "auto", default="auto"
+        Weight decay; "auto" chooses it by the accuracy on rows that were held out, as in :class:`ReLURegressor`.
+        ``beta=0`` with a hinge loss asks for the smallest network of margin one, with the squared loss
         for the smallest one that outputs the codes exactly.
     loss : str or Loss, default="logistic"
         "logistic" (or "softmax"), "hinge", "squared_hinge", "squared" (least squares on the codes), or an object.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with the sample weights.
-    architecture, activation, method, n_patterns, gates, bias, fit_intercept
+    architecture, scale, activation, method, n_patterns, gates, bias, fit_intercept
         As in :class:`ReLURegressor`.
     tol, max_iter, time_limit, max_neurons, audit, warm_start, random_state, verbose
         As in :class:`ReLURegressor`.
@@ -76,18 +77,19 @@ class ReLUClassifier(LabelScores, BaseReLU):
 
     def __init__(
         self,
-        beta: float = 1e-3,
+        beta: float | str = "auto",
         *,
         loss: str | Loss = "logistic",
         class_weight: dict[Any, float] | str | None = None,
         architecture: str | Architecture = "two_layer",
+        scale: bool | str = "auto",
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
         gates: Array | Network | BaseReLU | str | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
-        tol: float = 1e-4,
+        tol: float | str = "auto",
         max_iter: int = 200,
         time_limit: float | None = None,
         max_neurons: int | None = None,

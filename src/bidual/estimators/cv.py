@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,25 +11,27 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
 
-from bidual._util.checks import shown
+from bidual._util.checks import check_number, shown
 from bidual._util.data import check_weights
 from bidual._util.progress import task
 from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual.architectures import Architecture
-from bidual.estimators.base import BaseReLU
+from bidual.estimators.base import AUTO, BaseReLU
 from bidual.estimators.certified import store
+from bidual.estimators.choosing import path_scores
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.regressor import ReLURegressor
 from bidual.losses import Loss
-from bidual.training.paths import beta_grid, fixed_seed, trace
+from bidual.training.activations import ACTIVATIONS
+from bidual.training.paths import beta_grid, fixed_seed
 
 #: Processes that no machine has: more is a slip.
 _MOST_JOBS = 10_000
 #: Parameters of the cross-validation itself; the others are those of the plain estimator.
-_OWN = ("betas", "n_betas", "beta_min_ratio", "cv", "scoring", "n_jobs", "one_standard_error")
+_OWN = ("betas", "n_betas", "beta_min_ratio", "cv", "scoring", "n_jobs", "one_standard_error", "patience")
 
 
 class CrossValidated(BaseReLU):
@@ -70,6 +70,8 @@ class CrossValidated(BaseReLU):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {shown(self.n_jobs)}")
         if self.n_jobs is not None and abs(int(self.n_jobs)) > _MOST_JOBS:
             raise ValueError(f"n_jobs must be at most {_MOST_JOBS}, got {shown(self.n_jobs)}")
+        if self.patience is not None:
+            check_number("patience", self.patience, at_least=1, integer=True)
         betas = beta_grid(data, self.betas, self.n_betas, self.beta_min_ratio, plain._how()["options"])
         X, y, groups = indexable(X, y, groups)
         weight = None if sample_weight is None else check_weights(sample_weight, X)
@@ -78,8 +80,12 @@ class CrossValidated(BaseReLU):
         splits = list(splitter.split(X, y, groups))
         if not splits:
             raise ValueError(f"cv={shown(self.cv)} makes no folds: give a number of them, or a splitter")
+        patience = None if self.patience is None else (int(self.patience), 0.0)
         inner = clone(plain).set_params(verbose=max(0, int(self.verbose) - 1))
-        jobs = (delayed(_fold)(clone(inner), X, y, weight, train, test, betas, scorer) for train, test in splits)
+        jobs = (
+            delayed(path_scores)(clone(inner), X, y, weight, train, test, betas, scorer, patience)
+            for train, test in splits
+        )
         folds: list[tuple[FloatArray, BoolArray]] = []
         with task("cross-validation", self.verbose) as progress:
             for fold in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
@@ -90,18 +96,21 @@ class CrossValidated(BaseReLU):
                         f"fold {len(folds)} of {len(splits)}: best score {fold[0][best]:.6g} at beta {betas[best]:.4g}",
                         len(folds) / len(splits),
                     )
-        self.betas_ = betas
-        self.scores_ = np.column_stack([scores for scores, _ in folds])
-        self.converged_ = np.column_stack([converged for _, converged in folds])
+        scores = np.column_stack([scores for scores, _ in folds])
+        reached = max(1, int(np.cumprod(~np.isnan(scores).any(axis=1)).sum()))  # by every fold
+        self.betas_, self.scores_ = betas[:reached], scores[:reached]
+        self.converged_ = np.column_stack([converged for _, converged in folds])[:reached]
         self._choose()
-        self._warn_of_folds()
         plain.set_params(beta=self.beta_)._finish(data.at(self.beta_).train(**plain._how()))
         self.__dict__.update({name: value for name, value in vars(plain).items() if name not in plain.get_params()})
+        self._warn_of_folds()
         return self
 
     def _estimator(self) -> Any:
         """The plain estimator with the parameters of this one, beta yet to be set."""
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
+        if self.scale == AUTO:  # betas of one's own count in the units of the columns
+            parameters["scale"] = self.betas is None and not ACTIVATIONS[self.activation].gated
         return self._plain(**{**parameters, "beta": 1.0, "random_state": fixed_seed(self.random_state)})
 
     def _choose(self) -> None:
@@ -121,41 +130,11 @@ class CrossValidated(BaseReLU):
             betas = ", ".join(f"{beta:.3g}" for beta in self.betas_[missed.any(axis=1)])
             warnings.warn(
                 f"{missed.sum()} of {missed.size} trainings in the folds ended with a likely gap above "
-                f"tol={self.tol:g}, at beta = {betas}: their scores are those of networks that may not be "
+                f"tol={self.tol_:g}, at beta = {betas}: their scores are those of networks that may not be "
                 "optimal (see converged_); raise max_iter or time_limit, or beta_min_ratio",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-
-def _fold(
-    estimator: Any,
-    X: Array,
-    y: Array,
-    weight: FloatArray | None,
-    train: Array,
-    test: Array,
-    betas: FloatArray,
-    scorer: Callable[..., float],
-) -> tuple[FloatArray, BoolArray]:
-    """Scores on ``test``, and whether the likely gap was reached, of the path trained on ``train``."""
-    X_train, X_test, y_train, y_test = (_safe_indexing(a, i) for a in (X, y) for i in (train, test))
-    data = estimator._pose(X_train, y_train, None if weight is None else weight[train])
-    extra = {} if weight is None or not _takes_weights(scorer) else {"sample_weight": weight[test]}
-    options = replace(estimator._how()["options"], prove=False)
-    path = trace(data, betas, estimator.method, options, estimator.activation)
-    if path.interrupted:  # a beta cannot be chosen
-        raise KeyboardInterrupt
-    scores = []
-    for point in path:
-        estimator._adopt(point)
-        scores.append(float(scorer(estimator, X_test, y_test, **extra)))
-    return np.array(scores), path.converged
-
-
-def _takes_weights(scorer: Callable[..., float]) -> bool:
-    parameters = inspect.signature(scorer).parameters.values()
-    return any(p.name == "sample_weight" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 class ReLURegressorCV(CrossValidated, ReLURegressor):
@@ -181,8 +160,12 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         Choose the largest beta whose mean score is within one standard error of the best:
         :math:`\bar s_k \ge \bar s_* - \hat\sigma_* / \sqrt K` with K folds and
         :math:`\hat\sigma_*` the standard deviation over them (K - 1 degrees of freedom).
+    patience : int or None, default=5
+        Betas in a row that score worse than the best one, after which the path of a fold ends; None: never.
     loss, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
         As in :class:`ReLURegressor`.
+    scale : bool or "auto", default="auto"
+        As in :class:`ReLURegressor`; "auto": unless you give ``betas``, which count on the columns as they are.
     tol, max_iter, time_limit
         As in :class:`ReLURegressor`, for each beta of each fold.
     prove : "auto", False or float, default="auto"
@@ -194,14 +177,14 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
     ----------
     beta_ : float
         The chosen weight decay.
-    betas_ : ndarray, shape (n_betas,)
-        Decreasing.
-    scores_ : ndarray, shape (n_betas, n_folds)
-    mean_score_, std_score_ : ndarray, shape (n_betas,)
+    betas_ : ndarray, shape (k,)
+        Decreasing; those that the paths of all folds reached.
+    scores_ : ndarray, shape (k, n_folds)
+    mean_score_, std_score_ : ndarray, shape (k,)
         Over the folds.
     best_index_ : int
         Of ``beta_`` in ``betas_``.
-    converged_ : ndarray of bool, shape (n_betas, n_folds)
+    converged_ : ndarray of bool, shape (k, n_folds)
         Which trainings reached the likely gap ``tol``; a ``ConvergenceWarning`` says so if some did not.
     network_, certificate_, objective_, lower_bound_, gap_, likely_bound_, likely_gap_, n_neurons_, n_iter_, history_
         Of the final training, as in :class:`ReLURegressor`.
@@ -229,14 +212,16 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         scoring: str | Callable[..., float] | None = None,
         n_jobs: int | None = None,
         one_standard_error: bool = False,
+        patience: int | None = 5,
         loss: str | Loss = "squared",
         architecture: str | Architecture = "two_layer",
+        scale: bool | str = "auto",
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
-        tol: float = 1e-3,
+        tol: float | str = "auto",
         max_iter: int = 200,
         time_limit: float | None = None,
         prove: float | bool | str = "auto",
@@ -251,9 +236,9 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
 
     Parameters
     ----------
-    betas, n_betas, beta_min_ratio, cv, scoring, n_jobs, one_standard_error
+    betas, n_betas, beta_min_ratio, cv, scoring, n_jobs, one_standard_error, patience
         As in :class:`ReLURegressorCV`; folds are stratified.
-    loss, class_weight, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
+    loss, class_weight, architecture, scale, activation, method, n_patterns, bias, fit_intercept, random_state
         As in :class:`ReLUClassifier`.
     tol, max_iter, time_limit, prove, verbose
         As in :class:`ReLURegressorCV`.
@@ -289,15 +274,17 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
         scoring: str | Callable[..., float] | None = None,
         n_jobs: int | None = None,
         one_standard_error: bool = False,
+        patience: int | None = 5,
         loss: str | Loss = "logistic",
         class_weight: dict[Any, float] | str | None = None,
         architecture: str | Architecture = "two_layer",
+        scale: bool | str = "auto",
         activation: str = "relu",
         method: str = "adaptive",
         n_patterns: int | None = None,
         bias: bool = True,
         fit_intercept: bool = True,
-        tol: float = 1e-3,
+        tol: float | str = "auto",
         max_iter: int = 200,
         time_limit: float | None = None,
         prove: float | bool | str = "auto",

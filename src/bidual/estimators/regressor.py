@@ -26,8 +26,10 @@ class ReLURegressor(Numbers, BaseReLU):
 
     Parameters
     ----------
-    beta : float, default=1e-3
-        Weight decay. ``beta=0`` asks for the network of smallest penalty that fits the data exactly (003 eq. 6);
+    beta : float or "auto", default="auto"
+        Weight decay. "auto" chooses it from the data: of eight shares of :func:`~bidual.beta_max`, from .3 down to
+        .001, the one whose networks score best on rows that were held out (:mod:`bidual.estimators.choosing`);
+        ``beta_`` tells. The certificate is then about that beta. ``beta=0`` asks for the network of smallest penalty that fits the data exactly (003 eq. 6);
         the objective is then that penalty.
     loss : str or Loss, default="squared"
         The name of a loss for numbers ("squared", "huber", "absolute", "quantile", ...), or an object from
@@ -35,6 +37,11 @@ class ReLURegressor(Numbers, BaseReLU):
     architecture : str or Architecture, default="two_layer"
         "two_layer", "batch_norm", or an object with options such as :class:`~bidual.BatchNorm`. With
         :class:`~bidual.Convolutional`, X holds images, sequences or patches.
+    scale : bool or "auto", default="auto"
+        Whether the network sees every column (of images: channel) with mean zero and deviation one, as
+        :class:`~bidual.architectures.Standardised` does; weight decay then counts on those columns, and units do not
+        matter. "auto": if beta is "auto" (and ``activation="relu"``). A beta of your own counts on the columns as
+        they are: the setting of the papers.
     activation : {"relu", "gated"}, default="relu"
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth
@@ -63,8 +70,11 @@ class ReLURegressor(Numbers, BaseReLU):
         :class:`~bidual.BatchNorm`.)
     fit_intercept : bool, default=True
         Free output bias.
-    tol : float, default=1e-4
+    tol : float or "auto", default="auto"
         Relative *likely* gap to reach, ``likely_gap_``; the proven one, ``gap_``, is what ``prove`` makes of it.
+        "auto" is 1e-4, and of "adaptive" 1e-3, or 1e-2 once predictions no longer change (by 2 % of their deviation in
+        a round); after two such rounds it ends whatever the gap, and warns if that is above 1e-2. A number goes on
+        until that gap is reached.
     max_iter : int, default=200
         Rounds of "adaptive", iterations of the convex solver otherwise.
     time_limit : float or None, default=None
@@ -107,6 +117,10 @@ class ReLURegressor(Numbers, BaseReLU):
     likely_bound_, likely_gap_ : float
         As audited search believes.
     n_neurons_, n_iter_ : int
+    beta_ : float
+        The weight decay trained with.
+    tol_ : float
+        The likely gap above which fit warns.
     status_ : str
         Why training ended: "converged", "stopped at time_limit", "interrupted", ...
     history_ : list of HistoryEntry
@@ -121,7 +135,8 @@ class ReLURegressor(Numbers, BaseReLU):
     Notes
     -----
     Training stops when ``(objective_ - likely_bound_) / objective_ <= tol``; otherwise a ``ConvergenceWarning`` says
-    what was reached.
+    what was reached. There is no time limit by default; ``time_limit`` holds for the choice of beta, the training and
+    the proof together. Ctrl-C during the choice of beta is a ``KeyboardInterrupt``: nothing has been trained yet.
 
     Examples
     --------

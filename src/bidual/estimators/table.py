@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.typing import Array, FloatArray
 from bidual.bounds import Certificate
-from bidual.estimators.base import BaseReLU
+from bidual.estimators.base import AUTO, BaseReLU
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.labels import has_probabilities
 from bidual.estimators.prepared import Choice, Prepared, choose_task
@@ -122,7 +122,10 @@ class TableModel(BaseEstimator):
             estimator = ReLURegressor() if data.task == "regression" else ReLUClassifier()
         elif is_classifier(estimator) != (data.task == "classification"):
             raise ValueError(f"task={data.task!r} does not go with a {type(estimator).__name__}")
-        self.estimator_ = clone(estimator).fit(data.inputs, data.coded, sample_weight=data.weights)
+        estimator = clone(estimator)
+        if self.scale and estimator.scale == AUTO:
+            estimator.set_params(scale=False)  # the columns are standardised already
+        self.estimator_ = estimator.fit(data.inputs, data.coded, sample_weight=data.weights)
         record = Training.of(self.estimator_, n_rows=len(table))
         self.model_ = data.model(self.estimator_.network_, self.estimator_.certificate_, record)
         assert data.encoder is not None

@@ -60,7 +60,7 @@ class HistoryDisplay:
     def from_estimator(cls, estimator: Any, *, plot: bool = True, ax: Any = None) -> HistoryDisplay:
         """Of a fitted estimator."""
         check_is_fitted(estimator)
-        return cls.from_history(estimator.history_, tol=estimator.tol, plot=plot, ax=ax)
+        return cls.from_history(estimator.history_, tol=getattr(estimator, "tol_", estimator.tol), plot=plot, ax=ax)
 
     def plot(self, ax: Any = None) -> HistoryDisplay:
         """Draw on two axes, one above the other."""

@@ -77,7 +77,7 @@ def write_report(
     if not isinstance(model, Model):
         trained = getattr(model, "estimator_", model)  # of a TableModel
         history = getattr(trained, "history_", None) if history is None else history
-        tol = getattr(trained, "tol", None) if tol is None else tol
+        tol = getattr(trained, "tol_", None) if tol is None else tol
         model = Model.of(model, n_rows=len(y), target=target)
     text = page(
         model.on_numbers,

@@ -10,7 +10,7 @@ from bidual.solvers.cutting_plane import solve_cutting_plane, solve_cutting_plan
 from bidual.solvers.finite import solve_exact, solve_finite, solve_sampled
 from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.gated import gates_of, solve_gated
-from bidual.solvers.methods import METHODS, Constant, Gated
+from bidual.solvers.methods import METHODS, Constant, Gated, Rough
 from bidual.solvers.steps import solve_adaptive
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "HistoryEntry",
     "InfeasibleError",
     "Options",
+    "Rough",
     "Solution",
     "Solver",
     "gates_of",

@@ -24,6 +24,7 @@ class Options:
     """How to solve, as opposed to what (:class:`bidual.problem.Problem`)."""
 
     tol: float = 1e-4
+    enough: float | None = None  # a gap at which training ends once predictions hardly change; None: only ``tol``
     max_iter: int = 200
     time_limit: float | None = None
     n_patterns: int | None = None
@@ -102,6 +103,8 @@ class Solver(ABC):
     needs: ClassVar[Needs] = ()
     #: Which of :data:`OPTIONAL` it takes into account.
     honours: ClassVar[frozenset[str]] = frozenset()
+    #: ``tol`` and ``enough`` of :class:`Options` if the user leaves them to the method.
+    accuracy: ClassVar[tuple[float, float | None]] = (1e-4, None)
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
+from bidual._util.typing import FloatArray
 from bidual.solvers.run import Run, Status
 
 #: What is told of a gap that no audit has seen yet.
 UNSEEN = "before the audit"
+#: Predictions hardly change in a round if they move by less than this share of their deviation (root mean squares);
+#: rounds in a row in which they do not, after which a training that knows what is enough ends, whatever its gap.
+_STILL, _PATIENCE = 0.02, 2
 
 
 class Generation(Run, ABC):
@@ -32,15 +38,29 @@ class Generation(Run, ABC):
     def generate(self) -> None:
         """All of it; :attr:`status` says how it ended."""
         if self.begin():
-            self.status = Status.CONVERGED
+            self.status, self.confirmed = Status.CONVERGED, True
             return
+        before = None
         for _ in range(self.options.max_iter):
             self.n_iter += 1
             self.round()
+            if self.options.enough is not None:
+                now = self.predictions()
+                self.calm = self.calm + 1 if before is not None and self._alike(before, now) else 0
+                before = now
             if self.closed and self.audit():
-                self.status = Status.CONVERGED
+                self.status, self.confirmed = (Status.STILL if self.gap > self.options.tol else Status.CONVERGED), True
+                return
+            if self.calm >= _PATIENCE:
+                self.status = Status.STILL
                 return
             ended = self.prepare()
             if ended is not None:
                 self.status = ended
                 return
+
+    def _alike(self, before: FloatArray, now: FloatArray) -> bool:
+        """Whether two predictions are the same but for a small share of their deviation."""
+        w = self.problem.w[:, None]
+        spread = np.sum(w * (now - np.sum(w * now, axis=0)) ** 2)
+        return bool(np.sum(w * (now - before) ** 2) <= _STILL**2 * spread)

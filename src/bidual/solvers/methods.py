@@ -12,7 +12,7 @@ from bidual.solvers.finite import solve_exact, solve_sampled
 from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.gated import solve_gated
 from bidual.solvers.sampled import solve_sampled_several
-from bidual.solvers.steps import solve_adaptive
+from bidual.solvers.steps import Steps, solve_adaptive
 
 
 class Adaptive(Solver):
@@ -21,6 +21,8 @@ class Adaptive(Solver):
     name = "adaptive"
     needs = needs("finite loss")
     honours = frozenset({"max_neurons"})
+    #: Rounds go on for long after predictions have settled: what they do then is for whoever wants the optimum itself.
+    accuracy = (1e-3, 1e-2)
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
         return solve_adaptive(problem, options)
@@ -91,6 +93,16 @@ class Gated(Solver):
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
         return solve_gated(problem, options)
+
+
+class Rough(Solver):
+    """About the best network, to see how well it predicts; for the choice of beta."""
+
+    needs = needs("finite loss")
+    honours = frozenset({"max_neurons"})
+
+    def _solve(self, problem: Problem, options: Options) -> Solution:
+        return Steps.of(problem).rough(options)
 
 
 class Constant(Solver):

@@ -45,6 +45,10 @@ class Steps(ABC, Generic[AtomsT]):
     def generate(self, options: Options) -> Solution:
         """Column generation, until the relative likely gap is at most ``options.tol``."""
 
+    def rough(self, options: Options) -> Solution:
+        """A network that predicts about as well as the best one, soon; of its gap nothing is known."""
+        return self.generate(replace(options, max_iter=1, audit=False))
+
     @abstractmethod
     def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
         """The largest value of the dual constraint at ``V`` that local search finds."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
@@ -24,7 +24,7 @@ from bidual.architectures import Architecture
 from bidual.bounds import Certificate
 from bidual.losses import Loss
 from bidual.networks import Network
-from bidual.solvers import METHODS, Constant, Options
+from bidual.solvers import METHODS, Constant, Options, Solver
 from bidual.training.activations import ACTIVATIONS
 from bidual.training.routing import pose_data
 from bidual.training.train import Trainable, Trained
@@ -329,10 +329,18 @@ def beta_grid(
     return np.asarray(top * np.geomspace(1.0, beta_min_ratio, n_betas))
 
 
-def trace(data: Trainable, betas: FloatArray, method: str, options: Options, activation: str = "relu") -> SolutionPath:
+def trace(
+    data: Trainable,
+    betas: FloatArray,
+    method: str | Solver,
+    options: Options,
+    activation: str = "relu",
+    enough: Callable[[Sequence[Trained]], bool] | None = None,
+) -> SolutionPath:
     """Train at each of the decreasing ``betas``, from the network at the one before.
 
-    Ctrl-C leaves those that are finished; if there are none, it is a KeyboardInterrupt.
+    Ctrl-C leaves those that are finished; if there are none, it is a KeyboardInterrupt. ``enough`` is asked after
+    every beta whether the path may end there.
     """
     began = time.perf_counter()
     inner = replace(options, verbose=max(0, options.verbose - 1))
@@ -342,13 +350,17 @@ def trace(data: Trainable, betas: FloatArray, method: str, options: Options, act
             at_beta = data.at(beta)
             # No neurons while that is optimal; cheap to find out, and once it is not, it never is again.
             # (Gates without cones may do something where no ReLU can.)
-            constant = activation == "relu" and (not points or points[-1].network.n_neurons == 0)
+            constant = (
+                activation == "relu" and isinstance(method, str) and (not points or points[-1].network.n_neurons == 0)
+            )
             point = at_beta.train(Constant(), inner) if constant else None
             if point is None or (point.certificate.likely_gap > _CONSTANT_GAP and not watch.interrupted):
                 point = at_beta.train(method, inner, points[-1] if points else None, activation=activation)
             if watch.interrupted:  # this one is not finished
                 break
             points.append(point)
+            if enough is not None and enough(points):
+                break
             if options.verbose:
                 c = point.certificate
                 progress.note(

@@ -15,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from bidual._util.progress import task
 from bidual._util.ranges import check_columns
 from bidual._util.typing import FloatArray
-from bidual._util.watch import INTERRUPTED, Stopped, Watch, checkpoint, watching
+from bidual._util.watch import INTERRUPTED, Stopped, Watch, checkpoint, current, watching
 from bidual.architectures import Lift
 from bidual.bounds import Bound, Certificate
 from bidual.networks import Network
 from bidual.problem import Problem
 from bidual.solvers import Constant, HistoryEntry, Options, Solution, Solver, gates_of
+from bidual.solvers.constant import nothing
 from bidual.solvers.proving import proven, seconds_for
 from bidual.training.activations import ACTIVATIONS, gate_vectors
 from bidual.training.posed import Posed
@@ -178,11 +179,13 @@ class TrainingSet(Posed, Trainable):
         return replace(self, problem=posed, objective=objective)
 
     def beta_max(self, options: Options) -> float:
-        """The largest value of the dual constraint at the network without neurons."""
+        """The largest value of the dual constraint at the network without neurons; a bound by norms if time is over."""
         try:
             constant = Constant()(self.natural, Options(random_state=options.random_state))
-        except Stopped:
-            raise KeyboardInterrupt from None
+        except Stopped as stopped:
+            if current().interrupted:
+                raise KeyboardInterrupt from None
+            return self.units.restore_bound(nothing(self.natural, str(stopped)).bound).limit
         return self.units.restore_bound(constant.bound).attained
 
     def _trained(

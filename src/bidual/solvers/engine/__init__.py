@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -63,6 +64,14 @@ class ReluSteps(Steps[Relu]):
         if loss.smooth and suits(self.problem):
             return run_many_rows(self.problem, options)
         return run(SeveralOutputs if self.problem.n_coefficients > 1 else Engine, self.problem, options)
+
+    def rough(self, options: Options) -> Solution:
+        """The fast start alone, whatever the network before."""
+        from bidual.solvers.engine.loop import Engine, run_start  # numba takes a moment to load: only when needed
+        from bidual.solvers.engine.several import SeveralOutputs
+
+        options = replace(options, start=None)
+        return run_start(SeveralOutputs if self.problem.n_coefficients > 1 else Engine, self.problem, options)
 
     def several(self, options: Options) -> Solution:
         """Shared directions, to a proven gap: see :mod:`bidual.solvers.shared`."""

@@ -139,7 +139,7 @@ def fast_start(
     intercept: FloatArray,
     rng: np.random.Generator,
     *,
-    width: int = 400,
+    width: int,
     iterations: int = 2000,
     tol: float = 1e-4,
     watch: Callable[[Neurons], None] | None = None,

@@ -64,6 +64,8 @@ _NEWTON_STEPS, _NEWTON_TOL = 6, 0.05
 _FLOW_STEPS, _FLOW_TOL = 200, 0.01
 #: Gain at which the fast start ends, relative to the objective: pricing does more from there.
 _START_TOL = 1e-3
+#: Neurons of the fast start (one output); and of a training that is that and nothing else.
+_START_WIDTH, _ROUGH_WIDTH = 400, 100
 #: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
 _DELTA, SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
 #: Moves of a network that was made narrow, and the width of the kinks in them.
@@ -117,9 +119,16 @@ class Engine(Searching):
 
     def evaluate(self, neurons: Neurons) -> float:
         """The objective, in reduced coordinates."""
+        return self.problem.loss_value(self.outputs(neurons)) + self.problem.beta * float(neurons.costs.sum())
+
+    def outputs(self, neurons: Neurons) -> FloatArray:
+        """Outputs of neurons in reduced coordinates."""
         activations = np.maximum(self.problem.atoms.reduced @ neurons.U.T, 0.0)
-        F = self.problem.atoms.combine(activations, neurons.alpha) + neurons.intercept
-        return self.problem.loss_value(F) + self.problem.beta * float(neurons.costs.sum())
+        return self.problem.atoms.combine(activations, neurons.alpha) + neurons.intercept
+
+    def predictions(self) -> FloatArray:
+        """Outputs of the best network."""
+        return self.outputs(self.neurons)
 
     def watch(self, neurons: Neurons) -> None:
         """Keep and note a network on the way."""
@@ -177,14 +186,15 @@ class Engine(Searching):
         self.bounded(lower_bound(self.problem, V, found.best, found.best))
         return self.closed
 
-    def started(self) -> Neurons:
-        """The fast start."""
+    def started(self, width: int | None = None) -> Neurons:
+        """The fast start, of so many neurons."""
         p, b = self.problem, self.neurons.intercept
         if p.n_coefficients > 1 or p.atoms.pools:
-            pairs = PairGradient(self.space, self.loss, random_pairs(p, WIDTH, b, self.rng, output_scale(p)))
+            pairs = PairGradient(self.space, self.loss, random_pairs(p, width or WIDTH, b, self.rng, output_scale(p)))
             pairs.descend(SCHEDULE, GAIN, self.watch)
             return pairs.result()
-        return self.merged(fast_start(p, self.loss, b, self.rng, tol=_START_TOL, watch=self.watch))
+        width = width or _START_WIDTH
+        return self.merged(fast_start(p, self.loss, b, self.rng, width=width, tol=_START_TOL, watch=self.watch))
 
     def taken(self, start: Neurons) -> Neurons:
         """A network that was given, corrected."""
@@ -303,7 +313,7 @@ def run(kind: type[Engine], problem: Problem[Relu], options: Options) -> Solutio
         engine = kind(problem, options)
         with engine.going(1.0 - _RESERVE if options.audit else 1.0):
             engine.generate()
-        audited = options.audit and (engine.status == Status.CONVERGED or engine.last_audit())
+        audited = options.audit and (engine.confirmed or engine.last_audit())
         with engine.going():
             engine.tidy()
         engine.narrow(engine.refined)
@@ -312,3 +322,14 @@ def run(kind: type[Engine], problem: Problem[Relu], options: Options) -> Solutio
     return engine.solution(
         "local search, audited" if audited else "local search", neurons, directions=engine.pricer.pool @ basis.T
     )
+
+
+def run_start(kind: type[Engine], problem: Problem[Relu], options: Options) -> Solution:
+    """The fast start of few neurons alone, without a bound."""
+    with threadpool_limits(1, user_api="blas"):
+        engine = kind(problem, options)
+        with engine.going():
+            engine.watch(engine.started(_ROUGH_WIDTH))
+            engine.status = Status.START
+    neurons = replace(engine.neurons, U=engine.neurons.U @ problem.atoms.basis.T)
+    return engine.solution("no search", neurons)

@@ -83,6 +83,10 @@ class _ManyRows(Generation):
         F = batched_outputs(self.problem.atoms.reduced, neurons)
         return self.problem.loss_value(F) + self.problem.beta * float(neurons.costs.sum())
 
+    def predictions(self) -> FloatArray:
+        """Outputs of the best network, some rows at a time."""
+        return batched_outputs(self.problem.atoms.reduced, self.neurons)
+
     def begin(self) -> bool:
         """The given network, or a wide random one."""
         checkpoint()
@@ -112,7 +116,7 @@ class _ManyRows(Generation):
             with self.going(MOVING):
                 self.pairs.descend(self.stages, GAIN, self.watch)
         self.offer(self.pairs.result())
-        F = batched_outputs(p.atoms.reduced, self.neurons)
+        F = self.predictions()
         V = p.dual_point(-p.loss.gradient(F, p.Y, p.w))
         assert self.pricer is not None
         self.found = self.pricer.sampled(V, unit_rows(self.neurons.U), EFFORT)

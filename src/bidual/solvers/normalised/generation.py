@@ -25,7 +25,7 @@ from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.generation import UNSEEN, Generation
 from bidual.solvers.normalised.descent import descend
 from bidual.solvers.normalised.pricing import AUDIT, ROUND, Search
-from bidual.solvers.run import Run, Status
+from bidual.solvers.run import Run
 
 #: Directions that may enter in one round, and the number of rounds without use after which they leave.
 BATCH, REST = 24, 5
@@ -66,7 +66,7 @@ def _unlimited(problem: Problem[Normalised], options: Options) -> Solution:
     with run.going():
         run.generate()
     return run.solution(
-        "local search, audited" if run.status == Status.CONVERGED else "local search",
+        "local search, audited" if run.confirmed else "local search",
         run.slim(run.neurons),
         directions=np.column_stack([run.directions, np.zeros(len(run.directions))]),
     )

@@ -81,7 +81,7 @@ def solve_parallel(problem: Problem[Branches], options: Options) -> Solution:
     run = _Pool(reduced, options, began)
     with run.going():
         run.generate()
-        if run.status != Status.CONVERGED:
+        if not run.confirmed:
             run.audit(to_the_end=True)
         elif not run.sure:
             run.status = Status.UNSURE
@@ -199,7 +199,7 @@ class _Pool(Generation):
         if not self.sure:  # no likely bound: norms say what is left, at the same dual point
             self.bound = replace(bound_by_norms(self.problem, self.bound.V), proof=None)
         self.narrow(self.refined)
-        audited = self.status == Status.CONVERGED and self.options.audit
+        audited = self.confirmed and self.sure and self.options.audit
         return self.solution("local search, audited" if audited else "local search", self.slim(self.neurons))
 
     def round(self) -> None:
