@@ -133,7 +133,7 @@ def test_a_constant_target_needs_no_neurons_and_leaves_no_gap(loss, value):
     assert est.n_neurons_ == 0
     assert est.objective_ == pytest.approx(0.0, abs=1e-12 * max(1.0, value**2))
     np.testing.assert_allclose(est.predict(X), value, rtol=1e-6, atol=1e-9)
-    assert est.gap_ <= est.tol  # and no ConvergenceWarning, which is an error here
+    assert est.gap_ <= est.tol_  # and no ConvergenceWarning, which is an error here
 
 
 def test_a_zero_target_without_intercept_is_fitted_by_nothing():

@@ -167,7 +167,7 @@ def test_codes_with_leading_zeros_stay_text():
 
 def test_labels_of_another_look_are_understood(capsys):
     write(a=X[:, 0], b=X[:, 1], y=np.where(KIND == "yes", 1, 0))
-    ok(*FIT, "--quiet")
+    ok(*FIT, "--beta", 1e-3, "--quiet")
     write("e.csv", a=X[:, 0], b=X[:, 1], y=np.where(KIND == "yes", "1.0", "0.0"))
     capsys.readouterr()
     ok("predict", "m.json", "e.csv", "--out", "p.csv")

@@ -90,7 +90,7 @@ def test_cv_chooses_as_the_estimator_does(capsys):
         "cv.svg",
     )
     result = json.loads(capsys.readouterr().out)
-    estimator = ReLURegressorCV(n_betas=4, cv=3, random_state=0).fit(STANDARD, Y)
+    estimator = ReLURegressorCV(n_betas=4, cv=3, scale=False, random_state=0).fit(STANDARD, Y)
     assert result["beta"] == pytest.approx(estimator.beta_)
     assert [row["mean_score"] for row in result["scores"]] == pytest.approx(estimator.mean_score_.tolist(), abs=1e-2)
     assert load("m.json").training.beta == pytest.approx(estimator.beta_)

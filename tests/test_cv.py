@@ -40,7 +40,9 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return ReLURegressorCV(n_betas=6, cv=KFold(3), tol=1e-3, prove=False, random_state=0).fit(*data)
+    return ReLURegressorCV(
+        n_betas=6, cv=KFold(3), scale=False, patience=None, tol=1e-3, prove=False, random_state=0
+    ).fit(*data)
 
 
 def test_attributes(fitted, data):

@@ -25,8 +25,8 @@ from bidual.solvers.gated.solve import best_intercept
 from .helpers import cvxpy_loss, with_ones
 
 ESTIMATORS = [
-    ReLURegressor(activation="gated", n_patterns=20, random_state=0),
-    ReLUClassifier(activation="gated", n_patterns=8, tol=1e-2, random_state=0),
+    ReLURegressor(1e-3, activation="gated", n_patterns=20, random_state=0),
+    ReLUClassifier(1e-3, activation="gated", n_patterns=8, tol=1e-2, random_state=0),
 ]
 
 

@@ -20,6 +20,7 @@ from bidual.networks import (
     GatedNetwork,
     LeakyReLUNetwork,
     Network,
+    StandardisedNetwork,
     TwoLayerNetwork,
     from_onnx,
 )
@@ -57,6 +58,8 @@ def network(kind, d=3, m=4, C=2, bias=True, rng=RNG):
         first = network("parallel", d, m, C, bias, rng)
         second = network("two_layer", 12 + d * bias, m, C, bias, rng)
         return LayerwiseNetwork([first, second, network("two_layer", m + d * bias, 3, C, bias, rng)], passthrough=bias)
+    if kind == "standardised":
+        return StandardisedNetwork(network("two_layer", d, m, C, bias, rng), n(size=d), np.abs(n(size=d)) + 0.1)
     position = kind.removeprefix("batch_norm_")
     norm = np.abs(n(size=m)) + 0.1
     return BatchNormNetwork(
@@ -64,7 +67,17 @@ def network(kind, d=3, m=4, C=2, bias=True, rng=RNG):
     )
 
 
-KINDS = ["two_layer", "leaky_relu", "gated", "deep", "batch_norm_before", "batch_norm_after", "parallel", "layerwise"]
+KINDS = [
+    "two_layer",
+    "leaky_relu",
+    "standardised",
+    "gated",
+    "deep",
+    "batch_norm_before",
+    "batch_norm_after",
+    "parallel",
+    "layerwise",
+]
 
 
 @pytest.mark.parametrize("bias", [True, False])

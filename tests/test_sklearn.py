@@ -9,12 +9,15 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from bidual import Convolutional, ReLUClassifier, ReLURegressor
 
 ESTIMATORS = [
+    ReLURegressor(prove=False, random_state=0),
+    ReLUClassifier(prove=False, random_state=0),
     ReLURegressor(beta=0.05, tol=0.1, random_state=0),
     ReLUClassifier(beta=0.01, tol=0.1, random_state=0),
-    ReLURegressor(method="sampled", n_patterns=20, prove=False, random_state=0),
-    ReLUClassifier(method="sampled", n_patterns=10, loss="squared_hinge", tol=0.1, prove=False, random_state=0),
-    ReLURegressor(architecture="batch_norm", method="sampled", n_patterns=8, prove=False, random_state=0),
+    ReLURegressor(1e-3, method="sampled", n_patterns=20, prove=False, random_state=0),
+    ReLUClassifier(1e-3, method="sampled", n_patterns=10, loss="squared_hinge", tol=0.1, prove=False, random_state=0),
+    ReLURegressor(1e-3, architecture="batch_norm", method="sampled", n_patterns=8, prove=False, random_state=0),
     ReLUClassifier(
+        1e-3,
         architecture="batch_norm",
         method="sampled",
         n_patterns=8,
@@ -23,7 +26,7 @@ ESTIMATORS = [
         prove=False,
         random_state=0,
     ),
-    ReLURegressor(architecture="parallel", method="sampled", n_patterns=6, prove=False, random_state=0),
+    ReLURegressor(1e-3, architecture="parallel", method="sampled", n_patterns=6, prove=False, random_state=0),
     ReLUClassifier(
         architecture="parallel", beta=0.05, tol=0.2, max_iter=3, loss="squared_hinge", prove=False, random_state=0
     ),
@@ -31,9 +34,16 @@ ESTIMATORS = [
 ]
 
 
+def beyond(estimator):
+    """What nothing that holds rows out can do, scikit-learn's own estimators with cross-validation included."""
+    if estimator.beta != "auto":
+        return {}
+    return {"check_sample_weight_equivalence_on_dense_data": "a row of weight two is held out once, two rows are not"}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*:UserWarning:sklearn")
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=beyond)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 

@@ -39,7 +39,7 @@ class Tuning:
     #: Entries of all cone constraints beyond which they are not written down.
     written_entries: int = 1_000_000
     #: Seconds that prove="auto" takes at most, as a multiple of the seconds of training.
-    proof_share: float = 1.0
+    proof_share: float = 0.5
 
     # ---- gated networks in blocks of rows ----
     #: Rows of a block: the pieces of work that threads and machines share.

@@ -14,7 +14,7 @@ from bidual._util.checks import check_flag, check_number, check_prove, check_see
 from bidual._util.data import check_weights, validate_data
 from bidual._util.progress import note, task
 from bidual._util.typing import Array, FloatArray
-from bidual._util.watch import watching
+from bidual._util.watch import current, watching
 from bidual.architectures import Architecture, Standardised, get_architecture
 from bidual.estimators.certified import Certified
 from bidual.losses import Loss
@@ -31,6 +31,8 @@ from bidual.training.train import Trainable, Trained
 AUTO = "auto"
 #: Largest share of a time limit for the choice of beta.
 _CHOOSING = 0.5
+#: The time limit "auto": seconds, up to so many entries of X; beyond, they grow with the root of their number.
+_SECONDS, _ENTRIES = 10.0, 200_000
 
 #: Rows, encoded targets, loss and sample weights, as a training problem takes them.
 Encoded: TypeAlias = tuple[Any, FloatArray, Loss, Array | None]
@@ -58,7 +60,7 @@ class BaseReLU(Certified):
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,
-        time_limit: float | None = None,
+        time_limit: float | str | None = "auto",
         max_neurons: int | None = None,
         audit: bool | str = "auto",
         prove: float | bool | str = "auto",
@@ -106,8 +108,8 @@ class BaseReLU(Certified):
         sample_weight : array of shape (n,) or None
         """
         self._check_parameters()
-        how = self._how()
-        with watching(self.time_limit):
+        how = self._how(X)
+        with watching(how["options"].time_limit):
             data = self._pose(X, y, sample_weight)
             self.beta_ = self._chosen(data, X, y, sample_weight)
             if self.beta == AUTO:
@@ -157,9 +159,16 @@ class BaseReLU(Certified):
 
         if is_dask(X):
             raise ValueError("beta='auto' holds rows out, which are on a cluster here: give beta a number")
-        numbers = {"beta": 1.0, "scale": self._standardises, "warm_start": False, "checkpoint": None}
+        numbers = {
+            "beta": 1.0,
+            "scale": self._standardises,
+            "warm_start": False,
+            "checkpoint": None,
+            "time_limit": None,
+        }
         plain = type(self)(**{**self.get_params(deep=False), **numbers})
-        share = None if self.time_limit is None else _CHOOSING * self.time_limit
+        left = current().left
+        share = None if left == np.inf else _CHOOSING * left
         with watching(share), task("choice of beta", self.verbose):
             return chosen_beta(
                 plain, data, *indexable(X, y), None if sample_weight is None else check_weights(sample_weight, X)
@@ -179,14 +188,20 @@ class BaseReLU(Certified):
             return ACTIVATIONS[self.activation].solver(self.method).accuracy
         return float(self.tol), None
 
-    def _how(self) -> dict[str, Any]:
-        """How to train, as :meth:`bidual.training.train.Trainable.train` takes it."""
+    def _seconds(self, X: Any) -> float | None:
+        """The time limit: "auto" has one where ``tol`` is left to the method."""
+        if self.time_limit != AUTO:
+            return None if self.time_limit is None else float(self.time_limit)
+        return None if self.tol != AUTO else _SECONDS * float(np.sqrt(max(1.0, np.prod(np.shape(X)) / _ENTRIES)))
+
+    def _how(self, X: Any = ()) -> dict[str, Any]:
+        """How to train on such rows, as :meth:`bidual.training.train.Trainable.train` takes it."""
         tol, enough = self._accuracy
         options = Options(
             tol=tol,
             enough=enough,
             max_iter=self.max_iter,
-            time_limit=self.time_limit,
+            time_limit=self._seconds(X),
             n_patterns=self.n_patterns,
             random_state=self.random_state,
             max_neurons=self.max_neurons,
@@ -234,7 +249,8 @@ class BaseReLU(Certified):
         check_number("max_iter", self.max_iter, at_least=1, integer=True)
         if self.n_patterns is not None:
             check_number("n_patterns", self.n_patterns, at_least=1, integer=True)
-        check_time_limit(self.time_limit)
+        if self.time_limit != AUTO:
+            check_time_limit(self.time_limit)
         check_seed(self.random_state)
         check_verbose(self.verbose)
         if self.max_neurons is not None:

@@ -29,14 +29,15 @@ SHARES, SHARE = (0.3, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001), 0.05
 _FEWEST, _FEW, _MOST = 12, 1000, 4000
 #: Parts into which rows are dealt.
 _PARTS = 4
-#: Betas in a row that score worse than the best, by more than this, after which a path ends.
-_PATIENCE, _WORSE = 2, 1e-3
+#: Betas in a row that score worse than the best, by more than this, after which a path ends; the largest beta that does
+#: not is chosen.
+_PATIENCE, _WORSE = 2, 2e-3
 #: Trainings of the choice on given patterns and gates end at this gap.
 _TOL = 0.02
 
 
 def chosen_beta(estimator: Any, data: Trainable, X: Array, y: Array, sample_weight: FloatArray | None) -> float:
-    """The beta of ``beta="auto"``: the one of the best mean score on rows held out, the larger of equal ones.
+    """The beta of ``beta="auto"``: of those with about the best mean score on rows held out the largest.
 
     ``data`` are all rows, posed; the estimator has a number as its beta. Every row is held out once, or of many rows
     one part. The deal does not depend on ``random_state``.
@@ -56,7 +57,8 @@ def chosen_beta(estimator: Any, data: Trainable, X: Array, y: Array, sample_weig
     method = plain.method if given else Rough()
     how = (betas, _score, (_PATIENCE, _WORSE), method)
     scores = np.mean([path_scores(plain, X, y, sample_weight, *split, *how)[0] for split in rows], axis=0)
-    best = int(np.nanargmax(scores)) if np.isfinite(scores).any() else SHARES.index(SHARE)
+    good = np.flatnonzero(scores >= np.nanmax(scores) - _WORSE) if np.isfinite(scores).any() else ()
+    best = int(good[0]) if len(good) else SHARES.index(SHARE)
     return float(betas[best] * min(1.0, np.sqrt(_MOST / n)))
 
 
@@ -93,7 +95,7 @@ def path_scores(
     extra = {} if weight is None or not takes_weights(scorer) else {"sample_weight": weight[test]}
     scores = np.full(len(betas), np.nan)
     reached = np.zeros(len(betas), dtype=bool)
-    options = replace(estimator._how()["options"], prove=False)
+    options = replace(estimator._how(X_train)["options"], prove=False)
     tol = options.tol if options.enough is None else options.enough
 
     def enough(points: Sequence[Trained]) -> bool:

@@ -91,7 +91,7 @@ class ReLUClassifier(LabelScores, BaseReLU):
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,
-        time_limit: float | None = None,
+        time_limit: float | str | None = "auto",
         max_neurons: int | None = None,
         audit: bool | str = "auto",
         prove: float | bool | str = "auto",

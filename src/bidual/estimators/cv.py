@@ -101,7 +101,7 @@ class CrossValidated(BaseReLU):
         self.betas_, self.scores_ = betas[:reached], scores[:reached]
         self.converged_ = np.column_stack([converged for _, converged in folds])[:reached]
         self._choose()
-        plain.set_params(beta=self.beta_)._finish(data.at(self.beta_).train(**plain._how()))
+        plain.set_params(beta=self.beta_)._finish(data.at(self.beta_).train(**plain._how(X)))
         self.__dict__.update({name: value for name, value in vars(plain).items() if name not in plain.get_params()})
         self._warn_of_folds()
         return self
@@ -223,7 +223,7 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,
-        time_limit: float | None = None,
+        time_limit: float | str | None = "auto",
         prove: float | bool | str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -286,7 +286,7 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,
-        time_limit: float | None = None,
+        time_limit: float | str | None = "auto",
         prove: float | bool | str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,

@@ -77,8 +77,10 @@ class ReLURegressor(Numbers, BaseReLU):
         until that gap is reached.
     max_iter : int, default=200
         Rounds of "adaptive", iterations of the convex solver otherwise.
-    time_limit : float or None, default=None
+    time_limit : float, None or "auto", default="auto"
         Seconds for all of ``fit``, after which the best network so far is returned with its gap, as after Ctrl-C.
+        "auto" is ten seconds, of more than 200,000 entries of X :math:`10 \sqrt{n d / 200000}`, while ``tol`` is
+        "auto"; no limit if ``tol`` is a number.
     max_neurons : int or None, default=None
         Largest width of the network of "adaptive" (of parallel networks: number of branches); the gap then tells what
         the narrowness costs.
@@ -86,8 +88,8 @@ class ReLURegressor(Numbers, BaseReLU):
         Whether "adaptive" checks its gap by a wider search before it says that it is done; "auto": if ``tol <= 1e-3``.
     prove : "auto", False or float, default="auto"
         Seconds for proving a lower bound once training is done: the strongest oracle that applies
-        (:mod:`bidual.bounds.oracle`) bounds the dual constraint. "auto" takes as long as training took, at least
-        one second; never beyond ``time_limit``. False leaves it at a bound by norms, which costs nothing.
+        (:mod:`bidual.bounds.oracle`) bounds the dual constraint. "auto" takes half as long as training took, at
+        least one second; never beyond ``time_limit``. False leaves it at a bound by norms, which costs nothing.
     warm_start : bool, default=False
         Start from the network of the previous fit ("sampled": its patterns are added; "gated": its gates, unless
         ``gates`` says which).
@@ -135,8 +137,8 @@ class ReLURegressor(Numbers, BaseReLU):
     Notes
     -----
     Training stops when ``(objective_ - likely_bound_) / objective_ <= tol``; otherwise a ``ConvergenceWarning`` says
-    what was reached. There is no time limit by default; ``time_limit`` holds for the choice of beta, the training and
-    the proof together. Ctrl-C during the choice of beta is a ``KeyboardInterrupt``: nothing has been trained yet.
+    what was reached. ``time_limit`` holds for the choice of beta, the training and the proof together; a fit that it
+    does not end depends on nothing but data and ``random_state``. Ctrl-C during the choice of beta is a ``KeyboardInterrupt``: nothing has been trained yet.
 
     Examples
     --------

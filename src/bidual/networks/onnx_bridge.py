@@ -202,7 +202,8 @@ def write(
     path: str | os.PathLike[str], network: Network, dtype: str = "float64", input_shape: tuple[int, ...] | None = None
 ) -> Path:
     """A network as an ONNX file: input ``x (n, d)``, output ``y (n, C)``."""
-    if isinstance(getattr(network, "layer", network), ConvolutionalNetwork) and input_shape is None:
+    seen = network.layer if isinstance(network, StandardisedNetwork) else network
+    if isinstance(seen, ConvolutionalNetwork) and input_shape is None:
         raise ValueError("a convolutional network needs input_shape=, the shape of one sample: X.shape[1:]")
     graph = Graph(dtype, (network.n_inputs,) if input_shape is None else tuple(int(k) for k in input_shape))
     shape = network.output_shape((1, *graph.input_shape))[1:]

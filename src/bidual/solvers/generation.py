@@ -19,6 +19,12 @@ _STILL, _PATIENCE = 0.02, 2
 class Generation(Run, ABC):
     """Rounds that move neurons, correct their magnitudes, price the dual point and bound, until the gap is closed."""
 
+    #: Whether the gap was closed, and stood in the audit.
+    confirmed: bool = False
+    #: Whether predictions hardly changed between the last two looks at them, and what was seen.
+    settled: bool = False
+    seen: FloatArray | None = None
+
     @abstractmethod
     def begin(self) -> bool:
         """A first network; whether it is good enough already."""
@@ -35,29 +41,43 @@ class Generation(Run, ABC):
     def prepare(self) -> str | None:
         """Prepare the next round; or why there is to be none, though the gap is open."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is as small as was asked for; once predictions have settled, as is enough."""
+        enough = self.options.enough if self.settled else None
+        return self.gap <= max(self.options.tol, enough or 0.0)
+
+    def look(self, F: FloatArray) -> None:
+        """Note whether predictions are what they were, if that matters."""
+        if self.options.enough is not None:
+            self.settled = self.seen is not None and self._alike(self.seen, F)
+            self.seen = F
+
     def generate(self) -> None:
         """All of it; :attr:`status` says how it ended."""
         if self.begin():
             self.status, self.confirmed = Status.CONVERGED, True
             return
-        before = None
+        calm = 0
         for _ in range(self.options.max_iter):
             self.n_iter += 1
+            before = self.seen
             self.round()
             if self.options.enough is not None:
                 now = self.predictions()
-                self.calm = self.calm + 1 if before is not None and self._alike(before, now) else 0
-                before = now
+                calm = calm + 1 if before is not None and self._alike(before, now) else 0
+                self.settled, self.seen = self.settled or calm > 0, now
             if self.closed and self.audit():
                 self.status, self.confirmed = (Status.STILL if self.gap > self.options.tol else Status.CONVERGED), True
                 return
-            if self.calm >= _PATIENCE:
+            if calm >= _PATIENCE:
                 self.status = Status.STILL
                 return
             ended = self.prepare()
             if ended is not None:
                 self.status = ended
                 return
+            self.settled = False
 
     def _alike(self, before: FloatArray, now: FloatArray) -> bool:
         """Whether two predictions are the same but for a small share of their deviation."""

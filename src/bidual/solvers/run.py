@@ -139,10 +139,6 @@ class Run(Log, Generic[NetworkT]):
         The best network so far.
     bound : Bound
         The best bound so far.
-    calm : int
-        Rounds in a row in which predictions hardly changed.
-    confirmed : bool
-        Whether the gap was closed, and stood in the audit.
     """
 
     #: What the neurons are called.
@@ -160,7 +156,6 @@ class Run(Log, Generic[NetworkT]):
         self.problem = problem
         self.adopt(neurons, objective)
         self.bound = Bound.nothing(problem)
-        self.calm, self.confirmed = 0, False
 
     @staticmethod
     def empty(problem: Problem, options: Options, began: float | None = None) -> Run:
@@ -174,15 +169,9 @@ class Run(Log, Generic[NetworkT]):
         return relative_gap(self.objective, self.bound.value)
 
     @property
-    def target(self) -> float:
-        """The gap to reach; that which is enough, if there is one, while predictions hardly change."""
-        tol, enough = self.options.tol, self.options.enough
-        return tol if enough is None or not self.calm else max(tol, enough)
-
-    @property
     def closed(self) -> bool:
         """Whether the gap is as small as was asked for."""
-        return self.gap <= self.target
+        return self.gap <= self.options.tol
 
     def predictions(self) -> FloatArray:
         """Outputs of the best network."""

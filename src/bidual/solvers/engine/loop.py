@@ -64,8 +64,10 @@ _NEWTON_STEPS, _NEWTON_TOL = 6, 0.05
 _FLOW_STEPS, _FLOW_TOL = 200, 0.01
 #: Gain at which the fast start ends, relative to the objective: pricing does more from there.
 _START_TOL = 1e-3
-#: Neurons of the fast start (one output); and of a training that is that and nothing else.
+#: Neurons of the fast start (one output); and of one that is all there is, or is followed by few rounds.
 _START_WIDTH, _ROUGH_WIDTH = 400, 100
+#: Stages of the fast start of several outputs where it is all there is: predictions change little after them.
+_ROUGH_STAGES = ((0.1, 100), (0.02, 100))
 #: Width of the smoothed kinks, and its last value; it falls slowly while moves gain so much, else fast.
 _DELTA, SHARPEST, _GAINING, _SLOWLY, _FAST = 0.02, 1e-4, 0.02, 0.7, 0.4
 #: Moves of a network that was made narrow, and the width of the kinks in them.
@@ -148,6 +150,7 @@ class Engine(Searching):
             return True
         self.at_hand = self.started() if self.given is None else self.taken(self.given)
         self.watch(self.at_hand)
+        self.look(self.outputs(self.at_hand))
         return self.given is not None and self.closed and self.audit()
 
     def round(self) -> None:
@@ -191,9 +194,9 @@ class Engine(Searching):
         p, b = self.problem, self.neurons.intercept
         if p.n_coefficients > 1 or p.atoms.pools:
             pairs = PairGradient(self.space, self.loss, random_pairs(p, width or WIDTH, b, self.rng, output_scale(p)))
-            pairs.descend(SCHEDULE, GAIN, self.watch)
+            pairs.descend(_ROUGH_STAGES if width else SCHEDULE, GAIN, self.watch)
             return pairs.result()
-        width = width or _START_WIDTH
+        width = width or (_START_WIDTH if self.options.enough is None else _ROUGH_WIDTH)
         return self.merged(fast_start(p, self.loss, b, self.rng, width=width, tol=_START_TOL, watch=self.watch))
 
     def taken(self, start: Neurons) -> Neurons:
@@ -229,6 +232,7 @@ class Engine(Searching):
             t, atoms = step.t, replace(atoms, intercept=step.intercept)
             used = step.neurons(atoms)
             self.offer(used)
+            self.look(step.F)
             V = self.dual_point(step.F, step.V)
             checkpoint()
             found = self.price(V, used.U, WIDER * self.resolution)

@@ -30,6 +30,8 @@ _EFFORT, _SMALLEST_GAP, _EFFORT_RANGE = 0.25, 1e-4, (32, 64)
 #: Entries of the features times starts that the final search can afford, and their range: a missed narrow maximum makes
 #: the gap a lie. Few dimensions have few maxima: at most so many starts for each.
 _FINAL_ENTRIES, _FINAL_RANGE, _FINAL_EACH = 4_000_000, (128, 1024), 40
+#: The fewest where a training may end at a gap that is merely enough.
+_FINAL_ENOUGH = 32
 #: Small rounds of the audit of a network that was given, and what finds nothing new in one, relative to the tolerance.
 _WARM_ROUNDS, _NOTHING_NEW = 5, 0.02
 
@@ -49,7 +51,8 @@ class Searching(Generation):
         self.pricer = Pricer(problem, self.rng)
         if options.directions is not None:
             self.pricer.pool = unit_rows(options.directions @ problem.atoms.basis)
-        final = int(np.clip(_FINAL_ENTRIES / max(problem.atoms.reduced.size, 1), *_FINAL_RANGE))
+        fewest, most = _FINAL_RANGE if options.enough is None else (_FINAL_ENOUGH, _FINAL_RANGE[1])
+        final = int(np.clip(_FINAL_ENTRIES / max(problem.atoms.reduced.size, 1), fewest, most))
         final = min(final, _FINAL_EACH * max(rank, 1))
         self.given = options.start if isinstance(options.start, Neurons) and len(options.start) else None
         self.efforts = (final // 4, final) if self.given is None else (final // 4,) * _WARM_ROUNDS
