@@ -81,7 +81,7 @@ def test_the_best_output_weights_are_those_of_the_group_lasso_as_printed(loss, f
     U = unit(rng.standard_normal((30, p.atoms.reduced.shape[1])))
     atoms = Neurons(U, unit(rng.standard_normal((30, p.n_outputs))), np.zeros(p.n_outputs))
     with watching(None):
-        turned, step = corrected_outputs(p, p.loss, atoms, np.where(np.arange(30) < 5, 0.1, 0.0), 1e-6)
+        turned, step = corrected_outputs(p, 0.0, atoms, np.where(np.arange(30) < 5, 0.1, 0.0), 1e-6)
     alpha, b = cp.Variable((30, p.n_outputs)), cp.Variable((1, p.n_outputs))
     F = np.maximum(p.atoms.reduced @ U.T, 0.0) @ alpha + (np.ones((len(p.Y), 1)) @ b if fit_intercept else 0)
     if loss == "squared":
@@ -102,7 +102,7 @@ def test_directions_that_are_not_used_keep_their_outputs_and_others_vanish_exact
     U = unit(rng.standard_normal((20, p.atoms.reduced.shape[1])))
     atoms = Neurons(U, unit(rng.standard_normal((20, p.n_outputs))), np.zeros(p.n_outputs))
     with watching(None):
-        turned, step = corrected_outputs(p, p.loss, atoms, np.full(20, 0.1), 1e-8)
+        turned, step = corrected_outputs(p, 0.0, atoms, np.full(20, 0.1), 1e-8)
     idle = ~step.support
     assert idle.any()
     np.testing.assert_array_equal(turned.alpha[idle], atoms.alpha[idle])

@@ -4,51 +4,40 @@ With several outputs and hidden unit directions :math:`u_k` fixed, :math:`h_k = 
 
 .. math:: \min_{\alpha, b} \; L\Big(\sum_k h_k \alpha_k^T + 1 b^T\Big) + \beta \sum_k \|\alpha_k\|,
 
-whose residual satisfies :math:`\|V^T h_k\| \le \beta` at every direction, used or not. Newton's method follows the
-minimisers with :math:`\sqrt{\|\alpha_k\|^2 + \epsilon^2}` in the place of the norms while :math:`\epsilon` falls: their
-residuals satisfy the constraints as well, and no group has to be known to be zero beforehand.
+whose residual satisfies :math:`\|V^T h_k\| \le \beta` at every direction, used or not (with heads, :math:`h_k` has a
+column for each position, and the norms are those of all of them). A primal-dual interior point method solves it, for
+losses with kinks as for smooth ones (:mod:`bidual.programs.output_rows`, :mod:`bidual.programs.output_cones`): some
+fifteen Newton steps whatever the number of nearly parallel directions, of which there are hundreds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from bidual._util.typing import FloatArray
-from bidual._util.watch import checkpoint
+from bidual._util.watch import current
 from bidual.atoms import Neurons, Relu
-from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.programs.corrective import Corrected
+from bidual.programs.output_cones import Cones
+from bidual.programs.output_rows import rows_of
+from bidual.programs.smoothing import smoothed
 
-#: The first epsilon, relative to the mean size of the groups in use, and what it is multiplied by where the smoothed
-#: problem is solved to this share of what smoothing costs.
-_FIRST, _FALLS, _SOLVED = 0.1, 0.1, 0.1
+#: The first products of slacks and multipliers, as a share of those that would make up the gap, which is at least that.
+_FIRST, _LEAST_GAP = 0.3, 1e-3
 #: Newton steps in all, and iterations of conjugate gradients in each, which end at this share of the residual.
 _STEPS, _CG, _RESIDUAL = 60, 30, 0.05
-#: Halvings of a step, and the share of the promised decrease that is enough.
-_HALVINGS, _ENOUGH = 12, 1e-4
-#: The share of the curvature across a norm that is added along it, where a norm has none and steps may be far too long:
-#: first, least and most, and by how much it falls after a full step and rises after a short one.
-_DAMPING, _DAMPINGS, _LESS, _MORE = 1e-2, (1e-4, 1.0), 0.2, 10.0
-#: Groups below this many epsilons, and below this share of the largest, are zero.
-_ZERO, _SMALL = 100.0, 1e-4
+#: Share of the way to the boundary, and the step below which rounding is all there is.
+_SHARE, _NO_STEP = 0.98, 1e-6
+#: Groups are zero that cost less than this share of the tolerance together.
+_SMALL = 0.1
 #: What keeps factors positive definite, relative to their diagonal.
 _LIFT = 1e-10
-
-
-@dataclass(frozen=True)
-class _Point:
-    """Weights (the intercept, if there is one, in the last row) with outputs, smoothed objective and gradients."""
-
-    A: FloatArray
-    F: FloatArray
-    value: float
-    g: FloatArray
-    slopes: FloatArray
 
 
 class OutputsProgram:
@@ -57,114 +46,152 @@ class OutputsProgram:
     Parameters
     ----------
     problem : Problem
-        Of neurons with one head.
-    loss : Loss
-        A smooth loss: that of the problem, or a smoothed version of it.
-    hidden : ndarray, shape (n, K)
-        What the directions compute.
+    epsilon : float
+        How much the loss is smoothed, if it has kinks.
+    hidden : ndarray, shape (n, m K)
+        What the directions compute, K columns for each of them.
     """
 
-    def __init__(self, problem: Problem[Relu], loss: Loss, hidden: FloatArray) -> None:
-        self.problem, self.loss, self.K = problem, loss, hidden.shape[1]
+    def __init__(self, problem: Problem[Relu], epsilon: float, hidden: FloatArray) -> None:
+        self.problem, self.size = problem, hidden.shape[1]
+        self.loss, self.rows = smoothed(problem.loss, epsilon), rows_of(problem, epsilon)
+        self.heads = problem.n_coefficients // problem.n_outputs
         ones = np.ones((len(hidden), int(problem.fit_intercept)))
         self.H = np.concatenate([hidden, ones], axis=1)
 
-    def sizes(self, A: FloatArray, epsilon: float) -> FloatArray:
-        """Smoothed norms of the groups."""
-        return np.asarray(np.sqrt((A[: self.K] ** 2).sum(axis=1) + epsilon**2))
+    def groups(self, A: FloatArray) -> FloatArray:
+        """The weights of each direction, in a row."""
+        return A[: self.size].reshape(self.size // self.heads, -1)
 
-    def at(self, A: FloatArray, epsilon: float) -> _Point:
-        """These weights."""
+    def value(self, A: FloatArray, F: FloatArray) -> float:
+        """The objective of weights with these outputs."""
         p = self.problem
-        F = self.H @ A
-        value = self.loss.value(F, p.Y, p.w) + p.beta * float((self.sizes(A, epsilon) - epsilon).sum())
-        g = self.loss.gradient(F, p.Y, p.w)
-        return _Point(A, F, value, g, self.H.T @ g)
+        return self.loss.value(F, p.Y, p.w) + p.beta * float(np.linalg.norm(self.groups(A), axis=1).sum())
 
-    def gap(self, point: _Point) -> float:
-        """The relative gap of the program, by the dual point of these outputs."""
-        p, K = self.problem, self.K
-        V = p.dual_point(-point.g)
-        worst = float(np.linalg.norm(self.H[:, :K].T @ V, axis=1).max(initial=0.0))
-        bound = p.dual_value(V * min(1.0, p.beta / max(worst, 1e-300)))
-        value = p.loss_value(point.F) + p.beta * float(np.linalg.norm(point.A[:K], axis=1).sum())
+    def gap(self, A: FloatArray, F: FloatArray, g: FloatArray) -> float:
+        """The relative gap of the program, by the dual point of a gradient."""
+        p = self.problem
+        V = p.dual_point(-g)
+        worst = float(np.linalg.norm(self.groups(self.H.T @ V), axis=1).max(initial=0.0))
+        bound = -self.loss.conjugate(-V * min(1.0, p.beta / max(worst, 1e-300)), p.Y, p.w)
+        value = self.value(A, F)
         return (value - bound) / max(abs(value), 1e-300)
 
     def solve(self, A: FloatArray, tol: float) -> tuple[FloatArray, FloatArray]:
-        """Weights to a relative gap of ``tol`` from ``A``, zeros among them; and the outputs of the dual point."""
-        norms = np.linalg.norm(A[: self.K], axis=1)
-        epsilon = _FIRST * float(norms[norms > 0].mean()) if norms.any() else 1.0
-        point, damping = self.at(A, epsilon), _DAMPING
-        for _ in range(_STEPS):
-            checkpoint()
-            if self.gap(point) <= tol:
+        """Weights to a relative gap of ``tol`` from ``A``, zeros among them; and the dual point."""
+        p, rows, F = self.problem, self.rows, self.H @ A
+        products = max(1, len(self.groups(A)) + rows.products)
+        gap = self.gap(A, F, self.loss.gradient(F, p.Y, p.w))
+        mu = _FIRST * max(gap, _LEAST_GAP) * abs(self.value(A, F)) / products
+        cones = Cones(self.groups(A), p.beta, mu)
+        rows.begin(F, mu)
+        watch = current()
+        for k in range(_STEPS):
+            if (k and watch.late()) or self.gap(A, F, rows.slopes(F)) <= tol:  # any weights are an answer
                 break
-            step, slope = self._direction(point, epsilon, damping)
-            if -slope <= _SOLVED * self.problem.beta * self.K * epsilon:
-                epsilon *= _FALLS
-                point = self.at(point.A, epsilon)
-                continue
-            length = 1.0
-            for _ in range(_HALVINGS):
-                trial = self.at(point.A + length * step, epsilon)
-                if trial.value <= point.value + _ENOUGH * length * slope:
-                    break
-                length *= 0.5
-            else:
-                if damping >= _DAMPINGS[1]:
-                    break
-            if trial.value < point.value:
-                point = trial
-            damping = float(np.clip(damping * (_LESS if length == 1.0 else _MORE if length < 0.5 else 1.0), *_DAMPINGS))
-        A = point.A.copy()
-        norms = np.linalg.norm(A[: self.K], axis=1)
-        A[: self.K][norms <= min(_ZERO * epsilon, _SMALL * float(norms.max(initial=0.0)))] = 0.0
-        return A, point.F
+            try:
+                newton = _Newton(self, F, cones)
+            except LinAlgError:  # as exact as floating point allows
+                break
+            total = cones.complementarity(0.0) + rows.complementarity(0.0)
+            length = newton.step(0.0, False)
+            left = cones.complementarity(length) + rows.complementarity(length)
+            length = _SHARE * newton.step(max(left / total, 0.0) ** 3 * total / products, True)
+            if length < _NO_STEP:
+                break
+            A, F = A + length * newton.dA, F + length * newton.dF
+            cones.advance(length)
+            rows.advance(length)
+        return self._sparse(A, tol * abs(self.value(A, F))), -rows.slopes(F)
 
-    def _direction(self, point: _Point, epsilon: float, damping: float) -> tuple[FloatArray, float]:
-        """A Newton step and the slope along it."""
-        p, H, K = self.problem, self.H, self.K
-        size = self.sizes(point.A, epsilon)[:, None]
-        pull = np.zeros((H.shape[1], 1))
-        pull[:K] = p.beta / size
-        unit = np.zeros_like(point.A)
-        unit[:K] = point.A[:K] / size * np.sqrt(1.0 - damping)
-        gradient = point.slopes + pull * point.A
-        diagonal = self.loss.curvature(point.F, p.Y, p.w)
-        weights = p.w[:, None, None] * self.loss.row_hessians(point.F, p.Y) if self.loss.coupled else diagonal
+    def _sparse(self, A: FloatArray, tol: float) -> FloatArray:
+        """Without the smallest groups, which cost next to nothing together."""
+        norms = np.linalg.norm(self.groups(A), axis=1)
+        order = np.argsort(norms, kind="stable")
+        gone = order[self.problem.beta * np.cumsum(norms[order]) <= _SMALL * tol]
+        A = A.copy()
+        self.groups(A)[gone] = 0.0
+        return A
+
+
+class _Newton:
+    """Newton steps at a point, from one factorisation."""
+
+    def __init__(self, program: OutputsProgram, F: FloatArray, cones: Cones) -> None:
+        self.program, self.F, self.cones = program, F, cones
+        p, loss, H, K = program.problem, program.loss, program.H, program.heads
+        cones.scale()
+        _, weights = program.rows.model(F, 0.0, False)
+        pull, unit = np.zeros((H.shape[1], 1)), np.zeros((H.shape[1], p.n_outputs))
+        pull[: program.size, 0] = np.repeat(cones.pull, K)
+        unit[: program.size] = cones.unit.reshape(program.size, -1)
+        hessians = p.w[:, None, None] * loss.row_hessians(F, p.Y) if loss.coupled else None
 
         def times(P: FloatArray) -> FloatArray:
             t = H @ P
-            t = np.matmul(weights, t[:, :, None])[:, :, 0] if self.loss.coupled else weights * t
-            return np.asarray(H.T @ t + pull * (P - unit * (unit * P).sum(axis=1, keepdims=True)))
+            t = weights * t if hessians is None else np.matmul(hessians, t[:, :, None])[:, :, 0]
+            along = program.groups(unit * P).sum(axis=1)
+            pulled = P.copy()
+            pulled[: program.size] -= unit[: program.size] * np.repeat(along, K)[:, None]
+            return np.asarray(H.T @ t + pull * pulled)
 
-        shared = diagonal.sum(axis=1) / max(diagonal.shape[1] - self.loss.coupled, 1)
-        inverse = _preconditioner(H, shared, pull, unit)
-        step = _conjugate_gradients(times, inverse, -gradient)
-        return step, float((step * gradient).sum())
+        if loss.coupled:  # one curvature for all outputs of a row
+            weights = weights.sum(axis=1, keepdims=True) / max(weights.shape[1] - 1, 1)
+        elif (weights == weights[:, :1]).all():
+            weights = weights[:, :1]
+        self._times, self._inverse = times, _preconditioner(H, weights, pull, unit)
+
+    def step(self, mu: float, second: bool) -> float:
+        """Take the step to products ``mu``; returns how long it may be."""
+        g, _ = self.program.rows.model(self.F, mu, second)
+        R = -(self.program.H.T @ g)
+        R[: self.program.size] -= self.cones.aim(mu, second).reshape(self.program.size, -1)
+        self.dA = _conjugate_gradients(self._times, self._inverse, R)
+        self.dF = self.program.H @ self.dA
+        self.cones.respond(self.program.groups(self.dA))
+        self.program.rows.respond(self.dF)
+        return min(self.cones.longest(), self.program.rows.longest())
 
 
 def _preconditioner(
-    H: FloatArray, shared: FloatArray, pull: FloatArray, unit: FloatArray
+    H: FloatArray, weights: FloatArray, pull: FloatArray, unit: FloatArray
 ) -> Callable[[FloatArray], FloatArray]:
-    r"""The inverse with one curvature for all outputs of a row: of :math:`Q \otimes I` less one rank for each group."""
-    Q = H.T @ (shared[:, None] * H)
-    Q[np.diag_indices_from(Q)] += pull[:, 0]
-    Q[np.diag_indices_from(Q)] += _LIFT * float(np.diag(Q).max())
-    inverse = np.linalg.inv(Q)
+    r"""The inverse for curvatures ``weights`` of each output, or of all outputs of a row alike.
+
+    A block :math:`Q_c` for every output, less one rank for each group, which runs through all of them.
+    """
+    inverses = [_inverse(H, w, pull[:, 0]) for w in weights.T]
     ranks = np.sqrt(pull) * unit
-    inner = np.eye(len(Q)) * (1.0 + _LIFT) - inverse * (ranks @ ranks.T)
-    try:
-        factor = cho_factor(inner, check_finite=False)
-    except LinAlgError:
-        return lambda R: inverse @ R
+    inner = np.eye(H.shape[1]) * (1.0 + _LIFT)
+    if len(inverses) == 1:
+        inner -= inverses[0] * (ranks @ ranks.T)
+    else:
+        for inverse, r in zip(inverses, ranks.T, strict=True):
+            inner -= inverse * np.outer(r, r)
+    factor = cho_factor(inner, check_finite=False)
+
+    def blocks(R: FloatArray) -> FloatArray:
+        if len(inverses) == 1:
+            return np.asarray(inverses[0] @ R)
+        return np.stack([inverse @ r for inverse, r in zip(inverses, R.T, strict=True)], axis=1)
 
     def apply(R: FloatArray) -> FloatArray:
-        x = inverse @ R
+        x = blocks(R)
         z = cho_solve(factor, (ranks * x).sum(axis=1), check_finite=False)
-        return np.asarray(x + inverse @ (z[:, None] * ranks))
+        return np.asarray(x + blocks(z[:, None] * ranks))
 
     return apply
+
+
+def _inverse(H: FloatArray, weights: FloatArray, pull: FloatArray) -> FloatArray:
+    """Of the positive definite matrix of one output."""
+    Q = H.T @ (weights[:, None] * H)
+    Q[np.diag_indices_from(Q)] += pull + _LIFT * (float(np.diag(Q).max(initial=0.0)) + pull)
+    factor, wrong = dpotrf(Q, lower=1)
+    if wrong:
+        raise LinAlgError("not positive definite")
+    lower = np.tril(dpotri(factor, lower=1)[0])
+    return np.asarray(lower + np.tril(lower, -1).T)
 
 
 def _conjugate_gradients(
@@ -190,21 +217,22 @@ def _conjugate_gradients(
 
 
 def corrected_outputs(
-    problem: Problem[Relu], loss: Loss, atoms: Neurons, t: FloatArray, tol: float
+    problem: Problem[Relu], epsilon: float, atoms: Neurons, t: FloatArray, tol: float
 ) -> tuple[Neurons, Corrected]:
     """The best output weights of ``atoms`` (reduced coordinates) from magnitudes ``t``, to a gap of ``tol``.
 
-    Atoms that end without weights keep their output directions.
+    For the loss smoothed by ``epsilon``, if it has kinks. Atoms that end without weights keep their output directions.
     """
     sizes = np.linalg.norm(atoms.U, axis=1)
     hidden = problem.atoms.pool(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
-    program, K = OutputsProgram(problem, loss, hidden), len(atoms)
-    start = np.concatenate([atoms.alpha * (t * sizes)[:, None], atoms.intercept[None, :][: program.H.shape[1] - K]])
-    A, F = program.solve(start, tol)
-    norms = np.linalg.norm(A[:K], axis=1)
-    alpha = np.where(norms[:, None] > 0, A[:K] / np.where(norms > 0, norms, 1.0)[:, None], atoms.alpha)
-    b = A[K] if problem.fit_intercept else atoms.intercept
-    G = program.H @ A
-    value = loss.value(G, problem.Y, problem.w) + problem.beta * float(norms.sum())
-    V = -loss.gradient(F, problem.Y, problem.w)
-    return replace(atoms, alpha=alpha, intercept=b), Corrected(norms / sizes, b, G, value, V)
+    program = OutputsProgram(problem, epsilon, hidden)
+    start = np.zeros((program.H.shape[1], problem.n_outputs))
+    start[: program.size] = (atoms.alpha * (t * sizes)[:, None]).reshape(program.size, -1)
+    start[program.size :] = atoms.intercept
+    A, V = program.solve(start, tol)
+    groups = program.groups(A)
+    norms = np.linalg.norm(groups, axis=1)
+    alpha = np.where(norms[:, None] > 0, groups / np.where(norms > 0, norms, 1.0)[:, None], atoms.alpha)
+    b = A[program.size] if problem.fit_intercept else atoms.intercept
+    F = program.H @ A
+    return replace(atoms, alpha=alpha, intercept=b), Corrected(norms / sizes, b, F, program.value(A, F), V)

@@ -57,7 +57,7 @@ class SeveralOutputs(Engine):
     def __init__(self, problem: Problem[Relu], options: Options) -> None:
         super().__init__(problem, options)
         # whether all output weights are corrected, not only magnitudes
-        self.turns = problem.n_coefficients == problem.n_outputs and problem.loss.smooth
+        self.turns = problem.n_coefficients == problem.n_outputs
         if not self.turns:
             self.corrections = int(np.clip(_CORRECTED // problem.Y.size, 1, self.corrections))
 
@@ -104,7 +104,7 @@ class SeveralOutputs(Engine):
         """The best output weights, or the best magnitudes."""
         if not self.turns:
             return super().correct_outputs(atoms, t)
-        return corrected_outputs(self.problem, self.loss, atoms, t, _CORRECTIVE * self.resolution)
+        return corrected_outputs(self.problem, self.epsilon, atoms, t, _CORRECTIVE * self.resolution)
 
     def move(self, neurons: Neurons, delta: float) -> Neurons:
         """By steps on pairs."""
