@@ -12,6 +12,9 @@ import numpy as np
 
 from bidual._util.typing import FloatArray
 
+#: How far out the dual variables start at most.
+_INSIDE = 0.95
+
 
 def longest_in_cones(s: FloatArray, a: FloatArray, ds: FloatArray, da: FloatArray) -> float:
     """The longest step, at most one, that keeps :math:`s \\ge |a|` in all groups."""
@@ -30,15 +33,17 @@ class Cones:
     Parameters
     ----------
     a : ndarray, shape (m, g)
+    y : ndarray, shape (m, g)
+        What it is to be; inside the cones from the start.
     beta, mu : float
         The price of a norm, and the product to start with.
     """
 
-    def __init__(self, a: FloatArray, beta: float, mu: float) -> None:
+    def __init__(self, a: FloatArray, y: FloatArray, beta: float, mu: float) -> None:
         self.beta, self.a = beta, a
         centre = 0.5 * mu / beta
         self.s = centre + np.sqrt(centre**2 + (a**2).sum(axis=1))
-        self.y = -beta / self.s[:, None] * a
+        self.y = y * np.minimum(1.0, _INSIDE * beta / np.maximum(np.linalg.norm(y, axis=1), 1e-300))[:, None]
         self.step = np.zeros_like(self.s), np.zeros_like(a), np.zeros_like(a)
 
     def scale(self) -> None:
@@ -74,9 +79,7 @@ class Cones:
         """The longest step, at most one."""
         ds, da, dy = self.step
         limit = np.full(len(self.s), self.beta)
-        return min(
-            longest_in_cones(self.s, self.a, ds, da), longest_in_cones(limit, self.y, np.zeros(len(limit)), dy)
-        )
+        return min(longest_in_cones(self.s, self.a, ds, da), longest_in_cones(limit, self.y, np.zeros(len(limit)), dy))
 
     def advance(self, length: float) -> None:
         """Make so much of the step."""
@@ -86,7 +89,9 @@ class Cones:
     def complementarity(self, length: float) -> float:
         """The sum of the products after so much of the step."""
         ds, da, dy = self.step
-        return float((self.beta * (self.s + length * ds)).sum() + ((self.a + length * da) * (self.y + length * dy)).sum())
+        return float(
+            (self.beta * (self.s + length * ds)).sum() + ((self.a + length * da) * (self.y + length * dy)).sum()
+        )
 
     def _second_order(self) -> tuple[FloatArray, FloatArray]:
         r""":math:`W^{-1} (v \backslash (W^{-1} dx \circ W dz))` for the last step."""

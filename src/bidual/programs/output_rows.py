@@ -37,8 +37,8 @@ class Rows(ABC):
     products: int = 0
 
     @abstractmethod
-    def begin(self, F: FloatArray, mu: float) -> None:
-        """Start at these outputs, with products of about ``mu``."""
+    def begin(self, F: FloatArray, g: FloatArray, mu: float) -> None:
+        """Start at these outputs, near this gradient, with products of about ``mu``."""
 
     @abstractmethod
     def model(self, F: FloatArray, mu: float, second: bool) -> tuple[FloatArray, FloatArray]:
@@ -71,7 +71,7 @@ class SmoothRows(Rows):
     def __init__(self, problem: Problem, loss: Loss) -> None:
         self.problem, self.loss = problem, loss
 
-    def begin(self, F: FloatArray, mu: float) -> None:
+    def begin(self, F: FloatArray, g: FloatArray, mu: float) -> None:
         """Nothing: outputs are all there is."""
 
     def model(self, F: FloatArray, mu: float, second: bool) -> tuple[FloatArray, FloatArray]:
@@ -121,9 +121,9 @@ class BoxRows(Rows):
         self.width = np.where(self.above & self.below, self.upper - self.lower, 1.0)
         self.products = int(self.above.sum() + self.below.sum())
 
-    def begin(self, F: FloatArray, mu: float) -> None:
+    def begin(self, F: FloatArray, g: FloatArray, mu: float) -> None:
         e = self._residuals(F)
-        u = e / max(self.bend, 1e-9 * float(np.abs(e).max(initial=0.0)), 1e-300)
+        u = np.repeat(g, self.sides, axis=0) / self.w
         u = np.where(self.below, np.maximum(u, self.lower + _INSIDE * self.width), u)
         self.u = np.where(self.above, np.minimum(u, self.upper - _INSIDE * self.width), u)
         over, under = self._slacks()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from bidual._util.typing import FloatArray
@@ -32,10 +32,10 @@ from bidual.programs.smoothing import smoothed
 _FIRST, _LEAST_GAP = 0.3, 1e-3
 #: Newton steps in all, and iterations of conjugate gradients in each, which end at this share of the residual.
 _STEPS, _CG, _RESIDUAL = 60, 30, 0.05
-#: Share of the way to the boundary, and the step below which rounding is all there is.
-_SHARE, _NO_STEP = 0.98, 1e-6
-#: Groups are zero that cost less than this share of the tolerance together.
-_SMALL = 0.1
+#: Share of the way to the boundary, and of the tolerance that products make up where the rest is rounding.
+_SHARE, _ROUNDING = 0.98, 1e-2
+#: What setting small groups to zero may cost, relative to the tolerance, and shares of all norms that are tried.
+_DROPPING, _DROPPED = 0.3, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5)
 #: What keeps factors positive definite, relative to their diagonal.
 _LIFT = 1e-10
 
@@ -68,49 +68,56 @@ class OutputsProgram:
         p = self.problem
         return self.loss.value(F, p.Y, p.w) + p.beta * float(np.linalg.norm(self.groups(A), axis=1).sum())
 
-    def gap(self, A: FloatArray, F: FloatArray, g: FloatArray) -> float:
-        """The relative gap of the program, by the dual point of a gradient."""
+    def bound(self, g: FloatArray) -> tuple[float, FloatArray]:
+        """A lower bound by the dual point of a gradient, and what is left of that there."""
         p = self.problem
         V = p.dual_point(-g)
         worst = float(np.linalg.norm(self.groups(self.H.T @ V), axis=1).max(initial=0.0))
-        bound = -self.loss.conjugate(-V * min(1.0, p.beta / max(worst, 1e-300)), p.Y, p.w)
-        value = self.value(A, F)
-        return (value - bound) / max(abs(value), 1e-300)
+        V *= min(1.0, p.beta / max(worst, 1e-300))
+        return -self.loss.conjugate(-V, p.Y, p.w), -V
 
     def solve(self, A: FloatArray, tol: float) -> tuple[FloatArray, FloatArray]:
         """Weights to a relative gap of ``tol`` from ``A``, zeros among them; and the dual point."""
         p, rows, F = self.problem, self.rows, self.H @ A
         products = max(1, len(self.groups(A)) + rows.products)
-        gap = self.gap(A, F, self.loss.gradient(F, p.Y, p.w))
-        mu = _FIRST * max(gap, _LEAST_GAP) * abs(self.value(A, F)) / products
-        cones = Cones(self.groups(A), p.beta, mu)
-        rows.begin(F, mu)
+        best, value = (np.inf, A, F, np.zeros_like(F)), self.value(A, F)
+        lower, g = self.bound(self.loss.gradient(F, p.Y, p.w))
+        mu = _FIRST * max(value - lower, _LEAST_GAP * abs(value)) / products
+        rows.begin(F, g, mu)
+        cones = Cones(self.groups(A), self.groups(self.H.T @ rows.slopes(F)), p.beta, mu)
         watch = current()
         for k in range(_STEPS):
-            if (k and watch.late()) or self.gap(A, F, rows.slopes(F)) <= tol:  # any weights are an answer
+            g, value = rows.slopes(F), self.value(A, F)
+            gap, total = value - self.bound(g)[0], cones.complementarity(0.0) + rows.complementarity(0.0)
+            best = min(best, (gap, A, F, g), key=lambda found: found[0])
+            if gap <= tol * abs(value) or total <= _ROUNDING * tol * abs(value):
+                break
+            if k and watch.late():  # any weights are an answer
                 break
             try:
                 newton = _Newton(self, F, cones)
             except LinAlgError:  # as exact as floating point allows
                 break
-            total = cones.complementarity(0.0) + rows.complementarity(0.0)
             length = newton.step(0.0, False)
             left = cones.complementarity(length) + rows.complementarity(length)
             length = _SHARE * newton.step(max(left / total, 0.0) ** 3 * total / products, True)
-            if length < _NO_STEP:
-                break
             A, F = A + length * newton.dA, F + length * newton.dF
             cones.advance(length)
             rows.advance(length)
-        return self._sparse(A, tol * abs(self.value(A, F))), -rows.slopes(F)
+        _, A, F, g = best
+        return self._sparse(A, F, tol), -g
 
-    def _sparse(self, A: FloatArray, tol: float) -> FloatArray:
-        """Without the smallest groups, which cost next to nothing together."""
+    def _sparse(self, A: FloatArray, F: FloatArray, tol: float) -> FloatArray:
+        """Without the smallest groups, as many as hardly matter."""
         norms = np.linalg.norm(self.groups(A), axis=1)
         order = np.argsort(norms, kind="stable")
-        gone = order[self.problem.beta * np.cumsum(norms[order]) <= _SMALL * tol]
-        A = A.copy()
-        self.groups(A)[gone] = 0.0
+        shares = np.cumsum(norms[order]) / max(float(norms.sum()), np.finfo(float).tiny)
+        value = self.value(A, F)
+        for share in _DROPPED:
+            few = A.copy()
+            self.groups(few)[order[shares <= share]] = 0.0
+            if self.value(few, self.H @ few) <= value + _DROPPING * tol * abs(value):
+                return few
         return A
 
 
@@ -139,7 +146,7 @@ class _Newton:
             weights = weights.sum(axis=1, keepdims=True) / max(weights.shape[1] - 1, 1)
         elif (weights == weights[:, :1]).all():
             weights = weights[:, :1]
-        self._times, self._inverse = times, _preconditioner(H, weights, pull, unit)
+        self._times, self._inverse = times, _preconditioner(H, weights, pull, unit, K)
 
     def step(self, mu: float, second: bool) -> float:
         """Take the step to products ``mu``; returns how long it may be."""
@@ -154,44 +161,100 @@ class _Newton:
 
 
 def _preconditioner(
-    H: FloatArray, weights: FloatArray, pull: FloatArray, unit: FloatArray
+    H: FloatArray, weights: FloatArray, pull: FloatArray, unit: FloatArray, heads: int
 ) -> Callable[[FloatArray], FloatArray]:
     r"""The inverse for curvatures ``weights`` of each output, or of all outputs of a row alike.
 
-    A block :math:`Q_c` for every output, less one rank for each group, which runs through all of them.
+    A block :math:`Q_c = H^T D_c H + P` for every output, less one rank for each group, which runs through all of them.
     """
-    inverses = [_inverse(H, w, pull[:, 0]) for w in weights.T]
+    blocks = (_Long if len(H) < H.shape[1] else _Square)(H, weights, pull)
+    size = len(unit) - len(unit) % heads  # without the intercept, which is no group
+    groups = unit[:size].reshape(size // heads, heads, -1)
+    factor = cho_factor(blocks.inner(groups), check_finite=False)
     ranks = np.sqrt(pull) * unit
-    inner = np.eye(H.shape[1]) * (1.0 + _LIFT)
-    if len(inverses) == 1:
-        inner -= inverses[0] * (ranks @ ranks.T)
-    else:
-        for inverse, r in zip(inverses, ranks.T, strict=True):
-            inner -= inverse * np.outer(r, r)
-    factor = cho_factor(inner, check_finite=False)
-
-    def blocks(R: FloatArray) -> FloatArray:
-        if len(inverses) == 1:
-            return np.asarray(inverses[0] @ R)
-        return np.stack([inverse @ r for inverse, r in zip(inverses, R.T, strict=True)], axis=1)
 
     def apply(R: FloatArray) -> FloatArray:
-        x = blocks(R)
-        z = cho_solve(factor, (ranks * x).sum(axis=1), check_finite=False)
-        return np.asarray(x + blocks(z[:, None] * ranks))
+        x = blocks.solve(R)
+        along = (ranks * x)[:size].reshape(len(groups), -1).sum(axis=1)
+        z = np.zeros((len(unit), 1))
+        z[:size, 0] = np.repeat(cho_solve(factor, along, check_finite=False), heads)
+        return np.asarray(x + blocks.solve(z * ranks))
 
     return apply
 
 
-def _inverse(H: FloatArray, weights: FloatArray, pull: FloatArray) -> FloatArray:
-    """Of the positive definite matrix of one output."""
-    Q = H.T @ (weights[:, None] * H)
-    Q[np.diag_indices_from(Q)] += pull + _LIFT * (float(np.diag(Q).max(initial=0.0)) + pull)
-    factor, wrong = dpotrf(Q, lower=1)
-    if wrong:
-        raise LinAlgError("not positive definite")
-    lower = np.tril(dpotri(factor, lower=1)[0])
-    return np.asarray(lower + np.tril(lower, -1).T)
+class _Square:
+    """The blocks where directions are fewer than rows: their inverses."""
+
+    def __init__(self, H: FloatArray, weights: FloatArray, pull: FloatArray) -> None:
+        self.pull = pull
+        self.inverses = [self._inverse(H, w, pull[:, 0]) for w in weights.T]
+
+    @staticmethod
+    def _inverse(H: FloatArray, weights: FloatArray, pull: FloatArray) -> FloatArray:
+        Q = H.T @ (weights[:, None] * H)
+        Q[np.diag_indices_from(Q)] += pull + _LIFT * (float(np.diag(Q).max(initial=0.0)) + pull)
+        factor, wrong = dpotrf(Q, lower=1)
+        if wrong:
+            raise LinAlgError("not positive definite")
+        lower = np.tril(dpotri(factor, lower=1)[0])
+        return np.asarray(lower + np.tril(lower, -1).T)
+
+    def solve(self, R: FloatArray) -> FloatArray:
+        """All blocks at once."""
+        if len(self.inverses) == 1:
+            return np.asarray(self.inverses[0] @ R)
+        return np.stack([inverse @ r for inverse, r in zip(self.inverses, R.T, strict=True)], axis=1)
+
+    def inner(self, groups: FloatArray) -> FloatArray:
+        """What the ranks leave of the identity, ``(m, m)``."""
+        m, K, C = groups.shape
+        ranks = groups.reshape(m * K, C) * np.sqrt(self.pull[: m * K])
+        if len(self.inverses) == 1:
+            all_of_it = self.inverses[0][: m * K, : m * K] * (ranks @ ranks.T)
+        else:
+            parts = zip(self.inverses, ranks.T, strict=True)
+            all_of_it = sum((Q[: m * K, : m * K] * np.outer(r, r) for Q, r in parts), start=np.zeros((m * K, m * K)))
+        return np.asarray(np.eye(m) * (1.0 + _LIFT) - all_of_it.reshape(m, K, m, K).sum(axis=(1, 3)))
+
+
+class _Long:
+    r"""The blocks where rows are fewer: factors of :math:`I + D_c^{1/2} H P^{-1} H^T D_c^{1/2}`."""
+
+    def __init__(self, H: FloatArray, weights: FloatArray, pull: FloatArray) -> None:
+        # nothing pulls the intercept: next to nothing does, and conjugate gradients see to the rest
+        self.root = np.sqrt(np.where(pull > 0, pull, _LIFT * float(weights.sum()) + np.finfo(float).tiny))
+        self.scaled = H / self.root.T
+        gram = self.scaled @ self.scaled.T
+        self.bends = np.sqrt(weights)
+        self.factors = []
+        for bend in self.bends.T:
+            S = gram * np.outer(bend, bend)
+            S[np.diag_indices_from(S)] += 1.0
+            self.factors.append(cholesky(S, lower=True, check_finite=False))
+
+    def solve(self, R: FloatArray) -> FloatArray:
+        """All blocks at once."""
+        R = R / self.root
+        x = self.bends * (self.scaled @ R)
+        if len(self.factors) == 1:
+            x = cho_solve((self.factors[0], True), x, check_finite=False)
+        else:
+            pairs = zip(self.factors, x.T, strict=True)
+            x = np.stack([cho_solve((factor, True), r, check_finite=False) for factor, r in pairs], axis=1)
+        return np.asarray((R - self.scaled.T @ (self.bends * x)) / self.root)
+
+    def inner(self, groups: FloatArray) -> FloatArray:
+        """What the ranks leave of the identity, ``(m, m)``."""
+        m, K, C = groups.shape
+        left = np.diag(1.0 - (groups**2).sum(axis=(1, 2)))
+        hidden = self.scaled[:, : m * K].reshape(-1, m, K)
+        for c in range(C):
+            of_output = 0 if len(self.factors) == 1 else c
+            E = np.einsum("nmk,mk->nm", hidden, groups[:, :, c]) * self.bends[:, of_output, None]
+            E = solve_triangular(self.factors[of_output], E, lower=True, check_finite=False)
+            left += E.T @ E
+        return left
 
 
 def _conjugate_gradients(
@@ -224,7 +287,7 @@ def corrected_outputs(
     For the loss smoothed by ``epsilon``, if it has kinks. Atoms that end without weights keep their output directions.
     """
     sizes = np.linalg.norm(atoms.U, axis=1)
-    hidden = problem.atoms.pool(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
+    hidden = problem.atoms.stacked(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
     program = OutputsProgram(problem, epsilon, hidden)
     start = np.zeros((program.H.shape[1], problem.n_outputs))
     start[: program.size] = (atoms.alpha * (t * sizes)[:, None]).reshape(program.size, -1)
@@ -235,4 +298,5 @@ def corrected_outputs(
     alpha = np.where(norms[:, None] > 0, groups / np.where(norms > 0, norms, 1.0)[:, None], atoms.alpha)
     b = A[program.size] if problem.fit_intercept else atoms.intercept
     F = program.H @ A
-    return replace(atoms, alpha=alpha, intercept=b), Corrected(norms / sizes, b, F, program.value(A, F), V)
+    value = problem.loss_value(F) + problem.beta * float(norms.sum())
+    return replace(atoms, alpha=alpha, intercept=b), Corrected(norms / sizes, b, F, value, V)
