@@ -29,7 +29,7 @@ _DELTA = 0.01
 _STEPS, _TOL = 600, 1e-3
 #: Corrective steps over output weights are this much more accurate than the gap, or than this where it is larger: a
 #: dual point that is not at the end of its path has fewer violators.
-_CORRECTIVE, _LARGE_GAP = 0.1, 0.3
+_CORRECTIVE, _LARGE_GAP = 0.03, 0.1
 #: Gap above which rounds have no corrective step: many neurons are missing, and join as the others move.
 _WIDE = 0.01
 #: What such a round has to gain for the next to be one, relative to the gap: else correcting does more.
