@@ -3,10 +3,11 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from bidual._util.watch import watching
 from bidual.arrangements.faces import few_faces
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Heads, Neurons, Relu
 from bidual.losses import get_loss
 from bidual.problem import Problem
 from bidual.programs.outputs_corrective import corrected_outputs
@@ -17,7 +18,9 @@ from bidual.solvers.engine.pricing import Pricer
 def problem(seed, loss="squared", n=60, d=4, C=3, beta=0.02, fit_intercept=True, scales=1.0):
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.standard_normal((n, d)) * scales, np.ones(n)])
-    Y = np.eye(C)[rng.permutation(np.arange(n) % C)] if loss == "softmax" else rng.standard_normal((n, C))
+    classes = loss in ("softmax", "hinge")
+    Y = np.eye(C)[rng.permutation(np.arange(n) % C)] if classes else rng.standard_normal((n, C))
+    Y = 2.0 * Y - 1.0 if loss == "hinge" else Y
     w = rng.uniform(0.5, 1.5, n)
     return Problem(Relu(X), Y, w / w.sum(), get_loss(loss), beta, fit_intercept)
 
@@ -73,27 +76,66 @@ def test_steps_on_pairs_lower_the_objective_of_the_network_they_return(loss):
     assert p.objective(seen[-1]) <= p.objective(seen[0])
 
 
-@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def fit_of(loss, F, p):
+    """The loss of outputs F, as printed."""
+    rows = {
+        "squared": lambda E: cp.square(E) / 2,
+        "absolute": cp.abs,
+        "quantile": lambda E: cp.abs(E) / 2,
+        "epsilon_insensitive": lambda E: cp.pos(cp.abs(E) - 0.1),
+        "hinge": lambda _: cp.pos(1 - cp.multiply(p.Y, F)),
+    }
+    if loss == "softmax":
+        return p.w @ (cp.log_sum_exp(F, axis=1) - cp.sum(cp.multiply(p.Y, F), axis=1))
+    return cp.sum(cp.multiply(p.w[:, None], rows[loss](F - p.Y)))
+
+
+def lasso(p, loss, H, heads=1):
+    """The smallest objective of output weights, ``heads`` rows of them for each direction."""
+    alpha, b = cp.Variable((H.shape[1], p.n_outputs)), cp.Variable((1, p.n_outputs))
+    F = H @ alpha + (np.ones((len(p.Y), 1)) @ b if p.fit_intercept else 0)
+    norms = sum(cp.norm(alpha[k : k + heads], "fro") for k in range(0, H.shape[1], heads))
+    return cp.Problem(cp.Minimize(fit_of(loss, F, p) + p.beta * norms)).solve(solver="CLARABEL")
+
+
+LOSSES = ["squared", "softmax", "absolute", "quantile", "epsilon_insensitive", "hinge"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_the_best_output_weights_are_those_of_the_group_lasso_as_printed(loss, fit_intercept):
+@pytest.mark.parametrize("width", [30, 80])  # fewer directions than rows, and more
+def test_the_best_output_weights_are_those_of_the_group_lasso_as_printed(loss, fit_intercept, width):
     p = problem(7, loss, fit_intercept=fit_intercept)
     rng = np.random.default_rng(8)
-    U = unit(rng.standard_normal((30, p.atoms.reduced.shape[1])))
-    atoms = Neurons(U, unit(rng.standard_normal((30, p.n_outputs))), np.zeros(p.n_outputs))
+    U = unit(rng.standard_normal((width, p.atoms.reduced.shape[1])))
+    atoms = Neurons(U, unit(rng.standard_normal((width, p.n_outputs))), np.zeros(p.n_outputs))
     with watching(None):
-        turned, step = corrected_outputs(p, p.loss, atoms, np.where(np.arange(30) < 5, 0.1, 0.0), 1e-6)
-    alpha, b = cp.Variable((30, p.n_outputs)), cp.Variable((1, p.n_outputs))
-    F = np.maximum(p.atoms.reduced @ U.T, 0.0) @ alpha + (np.ones((len(p.Y), 1)) @ b if fit_intercept else 0)
-    if loss == "squared":
-        fit = cp.sum(cp.multiply(p.w[:, None], cp.square(F - p.Y))) / 2
-    else:
-        fit = p.w @ (cp.log_sum_exp(F, axis=1) - cp.sum(cp.multiply(p.Y, F), axis=1))
-    truth = cp.Problem(cp.Minimize(fit + p.beta * cp.sum(cp.norm(alpha, 2, axis=1)))).solve(solver="CLARABEL")
+        turned, step = corrected_outputs(p, 0.0, atoms, np.where(np.arange(width) < 5, 0.1, 0.0), 1e-6)
+    H = np.maximum(p.atoms.reduced @ U.T, 0.0)
+    truth = lasso(p, loss, H)
     assert truth * (1 - 1e-7) <= step.value <= truth * (1 + 1e-5)
     assert p.objective(step.neurons(turned)) == pytest.approx(step.value, rel=1e-9)
     V = p.dual_point(step.V)
-    reached = np.linalg.norm(np.maximum(p.atoms.reduced @ U.T, 0.0).T @ V, axis=1).max()
+    reached = np.linalg.norm(H.T @ V, axis=1).max()
     assert p.dual_value(V * min(1.0, p.beta / reached)) >= truth * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax", "absolute"])
+@pytest.mark.parametrize("width", [8, 40])
+def test_the_best_weights_of_heads_share_one_norm(loss, width):
+    rng = np.random.default_rng(21)
+    n, K, C = 25, 3, 2
+    Y = np.eye(C)[rng.integers(C, size=n)] if loss == "softmax" else rng.standard_normal((n, C))
+    atoms_kind = Heads(rng.standard_normal((n * K, 4)), sp.eye_array(n * K, format="csr"), n_positions=K)
+    p = Problem(atoms_kind, Y, np.full(n, 1 / n), get_loss(loss), 0.02, True)
+    U = unit(rng.standard_normal((width, 4)))
+    atoms = Neurons(U, unit(rng.standard_normal((width, K * C))), np.zeros(C))
+    with watching(None):
+        turned, step = corrected_outputs(p, 0.0, atoms, np.zeros(width), 1e-6)
+    H = np.maximum(p.atoms.reduced @ U.T, 0.0).reshape(n, K, width).transpose(0, 2, 1).reshape(n, -1)
+    truth = lasso(p, loss, H, K)
+    assert truth * (1 - 1e-7) <= step.value <= truth * (1 + 1e-5)
+    assert p.objective(step.neurons(turned)) == pytest.approx(step.value, rel=1e-9)
 
 
 def test_directions_that_are_not_used_keep_their_outputs_and_others_vanish_exactly():
@@ -102,7 +144,7 @@ def test_directions_that_are_not_used_keep_their_outputs_and_others_vanish_exact
     U = unit(rng.standard_normal((20, p.atoms.reduced.shape[1])))
     atoms = Neurons(U, unit(rng.standard_normal((20, p.n_outputs))), np.zeros(p.n_outputs))
     with watching(None):
-        turned, step = corrected_outputs(p, p.loss, atoms, np.full(20, 0.1), 1e-8)
+        turned, step = corrected_outputs(p, 0.0, atoms, np.full(20, 0.1), 1e-8)
     idle = ~step.support
     assert idle.any()
     np.testing.assert_array_equal(turned.alpha[idle], atoms.alpha[idle])

@@ -68,6 +68,11 @@ class Heads(Relu):
     def outputs(self, neurons: Neurons) -> FloatArray:
         return self.combine(np.maximum(self.M @ neurons.U.T, 0.0), neurons.alpha) + neurons.intercept
 
+    def stacked(self, activations: FloatArray) -> FloatArray:
+        assert self.A is not None
+        H = np.asarray(self.A @ activations).reshape(self.n_samples, self.n_positions, -1)
+        return H.swapaxes(1, 2).reshape(self.n_samples, -1)
+
     def combine(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
         assert self.A is not None
         K, m = self.n_positions, len(alpha)

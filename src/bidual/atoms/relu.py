@@ -33,6 +33,10 @@ class Relu(Atoms):
     def columns(self, neurons: Neurons) -> Columns:
         return Columns(self.pool(np.maximum(self.reduced @ neurons.U.T, 0.0)), neurons.alpha)
 
+    def stacked(self, activations: FloatArray) -> FloatArray:
+        """What the output weights of neurons, one row under the other, are multiplied with."""
+        return self.pool(activations)
+
     def combine(self, activations: FloatArray, alpha: FloatArray) -> FloatArray:
         """Outputs ``(n, C)`` of neurons with ``activations (N, m)``, without the intercept."""
         return self.pool(activations) @ alpha

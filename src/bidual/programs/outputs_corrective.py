@@ -4,51 +4,40 @@ With several outputs and hidden unit directions :math:`u_k` fixed, :math:`h_k = 
 
 .. math:: \min_{\alpha, b} \; L\Big(\sum_k h_k \alpha_k^T + 1 b^T\Big) + \beta \sum_k \|\alpha_k\|,
 
-whose residual satisfies :math:`\|V^T h_k\| \le \beta` at every direction, used or not. Newton's method follows the
-minimisers with :math:`\sqrt{\|\alpha_k\|^2 + \epsilon^2}` in the place of the norms while :math:`\epsilon` falls: their
-residuals satisfy the constraints as well, and no group has to be known to be zero beforehand.
+whose residual satisfies :math:`\|V^T h_k\| \le \beta` at every direction, used or not (with heads, :math:`h_k` has a
+column for each position, and the norms are those of all of them). A primal-dual interior point method solves it, for
+losses with kinks as for smooth ones (:mod:`bidual.programs.output_rows`, :mod:`bidual.programs.output_cones`): some
+fifteen Newton steps whatever the number of nearly parallel directions, of which there are hundreds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from bidual._util.typing import FloatArray
-from bidual._util.watch import checkpoint
+from bidual._util.watch import current
 from bidual.atoms import Neurons, Relu
-from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.programs.corrective import Corrected
+from bidual.programs.output_cones import Cones
+from bidual.programs.output_rows import rows_of
+from bidual.programs.smoothing import smoothed
 
-#: The first epsilon, relative to the mean size of the groups in use, and what it is multiplied by where the smoothed
-#: problem is solved to this share of what smoothing costs.
-_FIRST, _FALLS, _SOLVED = 0.1, 0.1, 0.1
+#: The first products of slacks and multipliers, as a share of those that would make up the gap, which is at least that.
+_FIRST, _LEAST_GAP = 0.3, 1e-3
 #: Newton steps in all, and iterations of conjugate gradients in each, which end at this share of the residual.
 _STEPS, _CG, _RESIDUAL = 60, 30, 0.05
-#: Halvings of a step, and the share of the promised decrease that is enough.
-_HALVINGS, _ENOUGH = 12, 1e-4
-#: The share of the curvature across a norm that is added along it, where a norm has none and steps may be far too long:
-#: first, least and most, and by how much it falls after a full step and rises after a short one.
-_DAMPING, _DAMPINGS, _LESS, _MORE = 1e-2, (1e-4, 1.0), 0.2, 10.0
-#: Groups below this many epsilons, and below this share of the largest, are zero.
-_ZERO, _SMALL = 100.0, 1e-4
+#: Share of the way to the boundary, and of the tolerance that products make up where the rest is rounding.
+_SHARE, _ROUNDING = 0.98, 1e-2
+#: What setting small groups to zero may cost, relative to the tolerance, and shares of all norms that are tried.
+_DROPPING, _DROPPED = 0.3, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5)
 #: What keeps factors positive definite, relative to their diagonal.
 _LIFT = 1e-10
-
-
-@dataclass(frozen=True)
-class _Point:
-    """Weights (the intercept, if there is one, in the last row) with outputs, smoothed objective and gradients."""
-
-    A: FloatArray
-    F: FloatArray
-    value: float
-    g: FloatArray
-    slopes: FloatArray
 
 
 class OutputsProgram:
@@ -57,114 +46,215 @@ class OutputsProgram:
     Parameters
     ----------
     problem : Problem
-        Of neurons with one head.
-    loss : Loss
-        A smooth loss: that of the problem, or a smoothed version of it.
-    hidden : ndarray, shape (n, K)
-        What the directions compute.
+    epsilon : float
+        How much the loss is smoothed, if it has kinks.
+    hidden : ndarray, shape (n, m K)
+        What the directions compute, K columns for each of them.
     """
 
-    def __init__(self, problem: Problem[Relu], loss: Loss, hidden: FloatArray) -> None:
-        self.problem, self.loss, self.K = problem, loss, hidden.shape[1]
+    def __init__(self, problem: Problem[Relu], epsilon: float, hidden: FloatArray) -> None:
+        self.problem, self.size = problem, hidden.shape[1]
+        self.loss, self.rows = smoothed(problem.loss, epsilon), rows_of(problem, epsilon)
+        self.heads = problem.n_coefficients // problem.n_outputs
         ones = np.ones((len(hidden), int(problem.fit_intercept)))
         self.H = np.concatenate([hidden, ones], axis=1)
 
-    def sizes(self, A: FloatArray, epsilon: float) -> FloatArray:
-        """Smoothed norms of the groups."""
-        return np.asarray(np.sqrt((A[: self.K] ** 2).sum(axis=1) + epsilon**2))
+    def groups(self, A: FloatArray) -> FloatArray:
+        """The weights of each direction, in a row."""
+        return A[: self.size].reshape(self.size // self.heads, -1)
 
-    def at(self, A: FloatArray, epsilon: float) -> _Point:
-        """These weights."""
+    def value(self, A: FloatArray, F: FloatArray) -> float:
+        """The objective of weights with these outputs."""
         p = self.problem
-        F = self.H @ A
-        value = self.loss.value(F, p.Y, p.w) + p.beta * float((self.sizes(A, epsilon) - epsilon).sum())
-        g = self.loss.gradient(F, p.Y, p.w)
-        return _Point(A, F, value, g, self.H.T @ g)
+        return self.loss.value(F, p.Y, p.w) + p.beta * float(np.linalg.norm(self.groups(A), axis=1).sum())
 
-    def gap(self, point: _Point) -> float:
-        """The relative gap of the program, by the dual point of these outputs."""
-        p, K = self.problem, self.K
-        V = p.dual_point(-point.g)
-        worst = float(np.linalg.norm(self.H[:, :K].T @ V, axis=1).max(initial=0.0))
-        bound = p.dual_value(V * min(1.0, p.beta / max(worst, 1e-300)))
-        value = p.loss_value(point.F) + p.beta * float(np.linalg.norm(point.A[:K], axis=1).sum())
-        return (value - bound) / max(abs(value), 1e-300)
+    def bound(self, g: FloatArray) -> tuple[float, FloatArray]:
+        """A lower bound by the dual point of a gradient, and what is left of that there."""
+        p = self.problem
+        V = p.dual_point(-g)
+        worst = float(np.linalg.norm(self.groups(self.H.T @ V), axis=1).max(initial=0.0))
+        V *= min(1.0, p.beta / max(worst, 1e-300))
+        return -self.loss.conjugate(-V, p.Y, p.w), -V
 
     def solve(self, A: FloatArray, tol: float) -> tuple[FloatArray, FloatArray]:
-        """Weights to a relative gap of ``tol`` from ``A``, zeros among them; and the outputs of the dual point."""
-        norms = np.linalg.norm(A[: self.K], axis=1)
-        epsilon = _FIRST * float(norms[norms > 0].mean()) if norms.any() else 1.0
-        point, damping = self.at(A, epsilon), _DAMPING
-        for _ in range(_STEPS):
-            checkpoint()
-            if self.gap(point) <= tol:
+        """Weights to a relative gap of ``tol`` from ``A``, zeros among them; and the dual point."""
+        p, rows, F = self.problem, self.rows, self.H @ A
+        products = max(1, len(self.groups(A)) + rows.products)
+        best, value = (np.inf, A, F, np.zeros_like(F)), self.value(A, F)
+        lower, g = self.bound(self.loss.gradient(F, p.Y, p.w))
+        mu = _FIRST * max(value - lower, _LEAST_GAP * abs(value)) / products
+        rows.begin(F, g, mu)
+        cones = Cones(self.groups(A), self.groups(self.H.T @ rows.slopes(F)), p.beta, mu)
+        watch = current()
+        for k in range(_STEPS):
+            g, value = rows.slopes(F), self.value(A, F)
+            gap, total = value - self.bound(g)[0], cones.complementarity(0.0) + rows.complementarity(0.0)
+            best = min(best, (gap, A, F, g), key=lambda found: found[0])
+            if gap <= tol * abs(value) or total <= _ROUNDING * tol * abs(value):
                 break
-            step, slope = self._direction(point, epsilon, damping)
-            if -slope <= _SOLVED * self.problem.beta * self.K * epsilon:
-                epsilon *= _FALLS
-                point = self.at(point.A, epsilon)
-                continue
-            length = 1.0
-            for _ in range(_HALVINGS):
-                trial = self.at(point.A + length * step, epsilon)
-                if trial.value <= point.value + _ENOUGH * length * slope:
-                    break
-                length *= 0.5
-            else:
-                if damping >= _DAMPINGS[1]:
-                    break
-            if trial.value < point.value:
-                point = trial
-            damping = float(np.clip(damping * (_LESS if length == 1.0 else _MORE if length < 0.5 else 1.0), *_DAMPINGS))
-        A = point.A.copy()
-        norms = np.linalg.norm(A[: self.K], axis=1)
-        A[: self.K][norms <= min(_ZERO * epsilon, _SMALL * float(norms.max(initial=0.0)))] = 0.0
-        return A, point.F
+            if k and watch.late():  # any weights are an answer
+                break
+            try:
+                newton = _Newton(self, F, cones)
+            except LinAlgError:  # as exact as floating point allows
+                break
+            length = newton.step(0.0, False)
+            left = cones.complementarity(length) + rows.complementarity(length)
+            length = _SHARE * newton.step(max(left / total, 0.0) ** 3 * total / products, True)
+            A, F = A + length * newton.dA, F + length * newton.dF
+            cones.advance(length)
+            rows.advance(length)
+        _, A, F, g = best
+        return self._sparse(A, F, tol), -g
 
-    def _direction(self, point: _Point, epsilon: float, damping: float) -> tuple[FloatArray, float]:
-        """A Newton step and the slope along it."""
-        p, H, K = self.problem, self.H, self.K
-        size = self.sizes(point.A, epsilon)[:, None]
-        pull = np.zeros((H.shape[1], 1))
-        pull[:K] = p.beta / size
-        unit = np.zeros_like(point.A)
-        unit[:K] = point.A[:K] / size * np.sqrt(1.0 - damping)
-        gradient = point.slopes + pull * point.A
-        diagonal = self.loss.curvature(point.F, p.Y, p.w)
-        weights = p.w[:, None, None] * self.loss.row_hessians(point.F, p.Y) if self.loss.coupled else diagonal
+    def _sparse(self, A: FloatArray, F: FloatArray, tol: float) -> FloatArray:
+        """Without the smallest groups, as many as hardly matter."""
+        norms = np.linalg.norm(self.groups(A), axis=1)
+        order = np.argsort(norms, kind="stable")
+        shares = np.cumsum(norms[order]) / max(float(norms.sum()), np.finfo(float).tiny)
+        value = self.value(A, F)
+        for share in _DROPPED:
+            few = A.copy()
+            self.groups(few)[order[shares <= share]] = 0.0
+            if self.value(few, self.H @ few) <= value + _DROPPING * tol * abs(value):
+                return few
+        return A
+
+
+class _Newton:
+    """Newton steps at a point, from one factorisation."""
+
+    def __init__(self, program: OutputsProgram, F: FloatArray, cones: Cones) -> None:
+        self.program, self.F, self.cones = program, F, cones
+        p, loss, H, K = program.problem, program.loss, program.H, program.heads
+        cones.scale()
+        _, weights = program.rows.model(F, 0.0, False)
+        pull, unit = np.zeros((H.shape[1], 1)), np.zeros((H.shape[1], p.n_outputs))
+        pull[: program.size, 0] = np.repeat(cones.pull, K)
+        unit[: program.size] = cones.unit.reshape(program.size, -1)
+        hessians = p.w[:, None, None] * loss.row_hessians(F, p.Y) if loss.coupled else None
 
         def times(P: FloatArray) -> FloatArray:
             t = H @ P
-            t = np.matmul(weights, t[:, :, None])[:, :, 0] if self.loss.coupled else weights * t
-            return np.asarray(H.T @ t + pull * (P - unit * (unit * P).sum(axis=1, keepdims=True)))
+            t = weights * t if hessians is None else np.matmul(hessians, t[:, :, None])[:, :, 0]
+            along = program.groups(unit * P).sum(axis=1)
+            pulled = P.copy()
+            pulled[: program.size] -= unit[: program.size] * np.repeat(along, K)[:, None]
+            return np.asarray(H.T @ t + pull * pulled)
 
-        shared = diagonal.sum(axis=1) / max(diagonal.shape[1] - self.loss.coupled, 1)
-        inverse = _preconditioner(H, shared, pull, unit)
-        step = _conjugate_gradients(times, inverse, -gradient)
-        return step, float((step * gradient).sum())
+        if loss.coupled:  # one curvature for all outputs of a row
+            weights = weights.sum(axis=1, keepdims=True) / max(weights.shape[1] - 1, 1)
+        elif (weights == weights[:, :1]).all():
+            weights = weights[:, :1]
+        self._times, self._inverse = times, _preconditioner(H, weights, pull, unit, K)
+
+    def step(self, mu: float, second: bool) -> float:
+        """Take the step to products ``mu``; returns how long it may be."""
+        g, _ = self.program.rows.model(self.F, mu, second)
+        R = -(self.program.H.T @ g)
+        R[: self.program.size] -= self.cones.aim(mu, second).reshape(self.program.size, -1)
+        self.dA = _conjugate_gradients(self._times, self._inverse, R)
+        self.dF = self.program.H @ self.dA
+        self.cones.respond(self.program.groups(self.dA))
+        self.program.rows.respond(self.dF)
+        return min(self.cones.longest(), self.program.rows.longest())
 
 
 def _preconditioner(
-    H: FloatArray, shared: FloatArray, pull: FloatArray, unit: FloatArray
+    H: FloatArray, weights: FloatArray, pull: FloatArray, unit: FloatArray, heads: int
 ) -> Callable[[FloatArray], FloatArray]:
-    r"""The inverse with one curvature for all outputs of a row: of :math:`Q \otimes I` less one rank for each group."""
-    Q = H.T @ (shared[:, None] * H)
-    Q[np.diag_indices_from(Q)] += pull[:, 0]
-    Q[np.diag_indices_from(Q)] += _LIFT * float(np.diag(Q).max())
-    inverse = np.linalg.inv(Q)
+    r"""The inverse for curvatures ``weights`` of each output, or of all outputs of a row alike.
+
+    A block :math:`Q_c = H^T D_c H + P` for every output, less one rank for each group, which runs through all of them.
+    """
+    blocks = (_Long if len(H) < H.shape[1] else _Square)(H, weights, pull)
+    size = len(unit) - len(unit) % heads  # without the intercept, which is no group
+    groups = unit[:size].reshape(size // heads, heads, -1)
+    factor = cho_factor(blocks.inner(groups), check_finite=False)
     ranks = np.sqrt(pull) * unit
-    inner = np.eye(len(Q)) * (1.0 + _LIFT) - inverse * (ranks @ ranks.T)
-    try:
-        factor = cho_factor(inner, check_finite=False)
-    except LinAlgError:
-        return lambda R: inverse @ R
 
     def apply(R: FloatArray) -> FloatArray:
-        x = inverse @ R
-        z = cho_solve(factor, (ranks * x).sum(axis=1), check_finite=False)
-        return np.asarray(x + inverse @ (z[:, None] * ranks))
+        x = blocks.solve(R)
+        along = (ranks * x)[:size].reshape(len(groups), -1).sum(axis=1)
+        z = np.zeros((len(unit), 1))
+        z[:size, 0] = np.repeat(cho_solve(factor, along, check_finite=False), heads)
+        return np.asarray(x + blocks.solve(z * ranks))
 
     return apply
+
+
+class _Square:
+    """The blocks where directions are fewer than rows: their inverses."""
+
+    def __init__(self, H: FloatArray, weights: FloatArray, pull: FloatArray) -> None:
+        self.pull = pull
+        self.inverses = [self._inverse(H, w, pull[:, 0]) for w in weights.T]
+
+    @staticmethod
+    def _inverse(H: FloatArray, weights: FloatArray, pull: FloatArray) -> FloatArray:
+        Q = H.T @ (weights[:, None] * H)
+        Q[np.diag_indices_from(Q)] += pull + _LIFT * (float(np.diag(Q).max(initial=0.0)) + pull)
+        factor, wrong = dpotrf(Q, lower=1)
+        if wrong:
+            raise LinAlgError("not positive definite")
+        lower = np.tril(dpotri(factor, lower=1)[0])
+        return np.asarray(lower + np.tril(lower, -1).T)
+
+    def solve(self, R: FloatArray) -> FloatArray:
+        """All blocks at once."""
+        if len(self.inverses) == 1:
+            return np.asarray(self.inverses[0] @ R)
+        return np.stack([inverse @ r for inverse, r in zip(self.inverses, R.T, strict=True)], axis=1)
+
+    def inner(self, groups: FloatArray) -> FloatArray:
+        """What the ranks leave of the identity, ``(m, m)``."""
+        m, K, C = groups.shape
+        ranks = groups.reshape(m * K, C) * np.sqrt(self.pull[: m * K])
+        if len(self.inverses) == 1:
+            all_of_it = self.inverses[0][: m * K, : m * K] * (ranks @ ranks.T)
+        else:
+            parts = zip(self.inverses, ranks.T, strict=True)
+            all_of_it = sum((Q[: m * K, : m * K] * np.outer(r, r) for Q, r in parts), start=np.zeros((m * K, m * K)))
+        return np.asarray(np.eye(m) * (1.0 + _LIFT) - all_of_it.reshape(m, K, m, K).sum(axis=(1, 3)))
+
+
+class _Long:
+    r"""The blocks where rows are fewer: factors of :math:`I + D_c^{1/2} H P^{-1} H^T D_c^{1/2}`."""
+
+    def __init__(self, H: FloatArray, weights: FloatArray, pull: FloatArray) -> None:
+        # nothing pulls the intercept: next to nothing does, and conjugate gradients see to the rest
+        self.root = np.sqrt(np.where(pull > 0, pull, _LIFT * float(weights.sum()) + np.finfo(float).tiny))
+        self.scaled = H / self.root.T
+        gram = self.scaled @ self.scaled.T
+        self.bends = np.sqrt(weights)
+        self.factors = []
+        for bend in self.bends.T:
+            S = gram * np.outer(bend, bend)
+            S[np.diag_indices_from(S)] += 1.0
+            self.factors.append(cholesky(S, lower=True, check_finite=False))
+
+    def solve(self, R: FloatArray) -> FloatArray:
+        """All blocks at once."""
+        R = R / self.root
+        x = self.bends * (self.scaled @ R)
+        if len(self.factors) == 1:
+            x = cho_solve((self.factors[0], True), x, check_finite=False)
+        else:
+            pairs = zip(self.factors, x.T, strict=True)
+            x = np.stack([cho_solve((factor, True), r, check_finite=False) for factor, r in pairs], axis=1)
+        return np.asarray((R - self.scaled.T @ (self.bends * x)) / self.root)
+
+    def inner(self, groups: FloatArray) -> FloatArray:
+        """What the ranks leave of the identity, ``(m, m)``."""
+        m, K, C = groups.shape
+        left = np.diag(1.0 - (groups**2).sum(axis=(1, 2)))
+        hidden = self.scaled[:, : m * K].reshape(-1, m, K)
+        for c in range(C):
+            of_output = 0 if len(self.factors) == 1 else c
+            E = np.einsum("nmk,mk->nm", hidden, groups[:, :, c]) * self.bends[:, of_output, None]
+            E = solve_triangular(self.factors[of_output], E, lower=True, check_finite=False)
+            left += E.T @ E
+        return left
 
 
 def _conjugate_gradients(
@@ -190,21 +280,23 @@ def _conjugate_gradients(
 
 
 def corrected_outputs(
-    problem: Problem[Relu], loss: Loss, atoms: Neurons, t: FloatArray, tol: float
+    problem: Problem[Relu], epsilon: float, atoms: Neurons, t: FloatArray, tol: float
 ) -> tuple[Neurons, Corrected]:
     """The best output weights of ``atoms`` (reduced coordinates) from magnitudes ``t``, to a gap of ``tol``.
 
-    Atoms that end without weights keep their output directions.
+    For the loss smoothed by ``epsilon``, if it has kinks. Atoms that end without weights keep their output directions.
     """
     sizes = np.linalg.norm(atoms.U, axis=1)
-    hidden = problem.atoms.pool(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
-    program, K = OutputsProgram(problem, loss, hidden), len(atoms)
-    start = np.concatenate([atoms.alpha * (t * sizes)[:, None], atoms.intercept[None, :][: program.H.shape[1] - K]])
-    A, F = program.solve(start, tol)
-    norms = np.linalg.norm(A[:K], axis=1)
-    alpha = np.where(norms[:, None] > 0, A[:K] / np.where(norms > 0, norms, 1.0)[:, None], atoms.alpha)
-    b = A[K] if problem.fit_intercept else atoms.intercept
-    G = program.H @ A
-    value = loss.value(G, problem.Y, problem.w) + problem.beta * float(norms.sum())
-    V = -loss.gradient(F, problem.Y, problem.w)
-    return replace(atoms, alpha=alpha, intercept=b), Corrected(norms / sizes, b, G, value, V)
+    hidden = problem.atoms.stacked(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
+    program = OutputsProgram(problem, epsilon, hidden)
+    start = np.zeros((program.H.shape[1], problem.n_outputs))
+    start[: program.size] = (atoms.alpha * (t * sizes)[:, None]).reshape(program.size, -1)
+    start[program.size :] = atoms.intercept
+    A, V = program.solve(start, tol)
+    groups = program.groups(A)
+    norms = np.linalg.norm(groups, axis=1)
+    alpha = np.where(norms[:, None] > 0, groups / np.where(norms > 0, norms, 1.0)[:, None], atoms.alpha)
+    b = A[program.size] if problem.fit_intercept else atoms.intercept
+    F = program.H @ A
+    value = problem.loss_value(F) + problem.beta * float(norms.sum())
+    return replace(atoms, alpha=alpha, intercept=b), Corrected(norms / sizes, b, F, value, V)

@@ -277,7 +277,7 @@ class Engine(Searching):
             kept = np.sort(order[: int(np.searchsorted(share, 1.0 - dropped)) + 1])
             if len(kept) < len(neurons):
                 rest = neurons.take(kept)
-                step = self.correct(rest, np.ones(len(rest)))
+                rest, step = self.correct_outputs(rest, np.ones(len(rest)))
                 if step.value <= allowed:
                     return step.neurons(rest)
         return neurons

@@ -14,12 +14,10 @@ import numpy as np
 
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Neurons
 from bidual.bounds import lower_bound
-from bidual.problem import Problem
 from bidual.programs.corrective import Corrected
 from bidual.programs.outputs_corrective import corrected_outputs
-from bidual.solvers.base import Options
 from bidual.solvers.engine.candidates import unit_rows
 from bidual.solvers.engine.loop import CUTS, SAME, SHARPEST, WIDER, Engine
 from bidual.solvers.engine.pair_gradient import GAIN, PairGradient
@@ -29,18 +27,16 @@ from bidual.solvers.generation import UNSEEN
 _DELTA = 0.01
 #: Quasi-Newton steps of a move, and the gain of ten at which they end, relative to what can be told apart.
 _STEPS, _TOL = 600, 1e-3
-#: Accuracy of corrective steps over output weights, relative to what can be told apart.
-_CORRECTIVE = 0.1
-#: Targets that allow one corrective step a round where magnitudes alone are corrected: these steps are dear then, and
-#: moving the neurons does more.
-_CORRECTED = 3_000
-#: Gap above which rounds have none: many neurons are missing, and join as the others move.
+#: Corrective steps over output weights are this much more accurate than the gap, or than this where it is larger: a
+#: dual point that is not at the end of its path has fewer violators.
+_CORRECTIVE, _LARGE_GAP = 0.03, 0.1
+#: Gap above which rounds have no corrective step: many neurons are missing, and join as the others move.
 _WIDE = 0.01
 #: What such a round has to gain for the next to be one, relative to the gap: else correcting does more.
 _WIDENED = 0.03
 #: Widths of the kinks, and quasi-Newton steps at each of them, of such a round.
 _WIDENING = ((0.1, 100), (0.03, 100), (0.01, 100))
-#: Where a round has one of them or none: cuts that join the network, the cosine from which on two are one, and their
+#: Of such a round: cuts that join the network, the cosine from which on two are one, and their
 #: size relative to that of the neurons.
 _JOINED, _ALIKE, _JOINED_SIZE = 200, 0.99, 0.1
 #: Share of the largest violation that a cut has at least to join.
@@ -54,26 +50,19 @@ class SeveralOutputs(Engine):
 
     first_delta: ClassVar[float] = _DELTA
 
-    def __init__(self, problem: Problem[Relu], options: Options) -> None:
-        super().__init__(problem, options)
-        # whether all output weights are corrected, not only magnitudes
-        self.turns = problem.n_coefficients == problem.n_outputs and problem.loss.smooth
-        if not self.turns:
-            self.corrections = int(np.clip(_CORRECTED // problem.Y.size, 1, self.corrections))
-
     def round(self) -> None:
         """Move, correct and price; while many neurons are missing, let them join instead of correcting."""
         gained, self.before = self.before - self.objective, self.objective
-        if self.turns and self.gap > _WIDE and gained > _WIDENED * self.gap * self.objective:
+        if not len(self.cuts):
+            self.priced(self.at_hand)
+        if self.gap > _WIDE and gained > _WIDENED * self.gap * self.objective:
             self.at_hand = self.widened(self.at_hand)
             self.priced(self.at_hand)
             return
-        self.corrected_round(self.joined(self.at_hand) if self.corrections == 1 else self.at_hand)
+        self.corrected_round(self.at_hand)
 
     def widened(self, neurons: Neurons) -> Neurons:
-        """The network with the violators of the last round, after some steps; itself if there are none yet."""
-        if not len(self.cuts):
-            return neurons
+        """The network with the violators of the last round, after some steps."""
         pairs = PairGradient(self.space, self.loss, self.joined(neurons))
         pairs.descend(_WIDENING, GAIN, self.watch)
         return self.merged(pairs.result())
@@ -101,10 +90,9 @@ class SeveralOutputs(Engine):
         self.cuts = found.take(found.values > p.beta).distinct(CUTS, SAME)
 
     def correct_outputs(self, atoms: Neurons, t: FloatArray) -> tuple[Neurons, Corrected]:
-        """The best output weights, or the best magnitudes."""
-        if not self.turns:
-            return super().correct_outputs(atoms, t)
-        return corrected_outputs(self.problem, self.loss, atoms, t, _CORRECTIVE * self.resolution)
+        """The best output weights."""
+        tol = _CORRECTIVE * max(min(self.gap, _LARGE_GAP), self.options.tol)
+        return corrected_outputs(self.problem, self.epsilon, atoms, t, tol)
 
     def move(self, neurons: Neurons, delta: float) -> Neurons:
         """By steps on pairs."""
