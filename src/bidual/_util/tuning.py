@@ -72,6 +72,8 @@ class Tuning:
     filters: int = 512
     #: Seconds between two lines of progress about images.
     report_seconds: float = 5.0
+    #: Seconds between two drawings of the bars in a notebook: each is a message to the browser.
+    redraw_seconds: float = 0.1
 
     # ---- the playground ----
     #: Seconds for one training, and for each of a path: somebody is waiting.

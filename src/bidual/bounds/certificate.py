@@ -235,11 +235,11 @@ class Certificate:
         def share(bound: float) -> float:
             return bound / self.objective if self.objective > 0 else 1.0
 
-        parts = [html.Part("proven", share(self.lower_bound), html.PROVEN, f"proven bound {self.lower_bound:.6g}")]
+        parts = [html.Part("proven", share(self.lower_bound), html.PROVEN, f"proven bound {self.lower_bound:.5g}")]
         if self.tells_more:
-            likely = f"likely bound {self.likely_bound:.6g}"
+            likely = f"likely bound {self.likely_bound:.5g}"
             parts.append(html.Part("likely", share(self.likely_bound), html.LIKELY, likely, 0.6))
-        parts.append(html.Part("objective", 1.0, html.OPEN, f"objective {self.objective:.6g}", 0.6))
+        parts.append(html.Part("objective", 1.0, html.OPEN, f"objective {self.objective:.5g}", 0.6))
         return html.bar(parts, self.sentence)
 
     @property
