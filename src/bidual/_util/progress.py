@@ -150,7 +150,7 @@ class NotebookBars:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f'<div><progress value="{bar["completed"]:.3f}" max="1" style="width:12em;vertical-align:middle"></progress>'
+            f'<div><progress value="{bar["completed"]:.3f}" max="1" style="width:12em"></progress>'
             f' {escape(bar["title"])} <span style="opacity:.75">{escape(bar["detail"])}</span></div>'
             for bar in self.bars.values()
         )

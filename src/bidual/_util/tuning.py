@@ -60,6 +60,8 @@ class Tuning:
     checkpoint_seconds: float = 30.0
 
     # ---- several outputs on many rows ----
+    #: Hidden weights times rows up to which the fewest neurons are looked for: moves take longer than they are worth.
+    thinned: int = 300_000
     #: Largest width of the start.
     start_width: int = 500
 

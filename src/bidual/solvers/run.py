@@ -14,13 +14,14 @@ from sklearn.utils import check_random_state
 
 from bidual._util.progress import closed, note
 from bidual._util.status import Status
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, Watch, checkpoint, current, watching
 from bidual.atoms import Neurons
 from bidual.bounds import Bound, relative_gap
 from bidual.problem import Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
-from bidual.solvers.reduce import reduce_neurons
+from bidual.solvers.reduce import gathered, reduce_neurons
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # defaults of type variables: Run alone is Run[Neurons]
@@ -35,6 +36,8 @@ __all__ = ["Log", "Run", "Status", "generator"]
 
 #: What a network with fewer neurons may cost, relative to the tolerance.
 _SLIMMING = 0.01
+#: What one with the fewest neurons may cost.
+_THINNING = 0.05
 
 
 def generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
@@ -221,6 +224,8 @@ class Run(Log, Generic[NetworkT]):
         Those that cost most, or the best of the networks that ``improved`` makes of them.
         """
         width = self.options.max_neurons
+        if self.closed:
+            self.thin(improved)
         if width is None or np.count_nonzero(self.neurons.costs) <= width:
             return False
         few = self.neurons.take(np.sort(np.argsort(-self.neurons.costs, kind="stable")[:width]))
@@ -231,6 +236,26 @@ class Run(Log, Generic[NetworkT]):
                 self.offer(neurons)
                 checkpoint()
         return True
+
+    def thin(self: Run, improved: Callable[[Neurons], Iterable[Neurons]]) -> None:
+        """As few neurons as ``improved`` can make as good as those of the best network, but for what no gap shows.
+
+        By bisection over their number.
+        """
+        if not self.problem.atoms.merges:
+            return
+        ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.target))
+        fails = 0
+        with suppress(Stopped):
+            while len(self.neurons) - fails > 1 and self.neurons.U.size * len(self.problem.Y) <= tuning().thinned:
+                checkpoint()
+                width = (fails + len(self.neurons)) // 2
+                for few in improved(gathered(self.neurons, width)):
+                    if (objective := self.evaluate(few)) <= ceiling:
+                        self.adopt(few, objective)
+                        break
+                else:
+                    fails = width
 
     def slim(self, neurons: Neurons) -> Neurons:
         """The same network with fewer neurons, at a cost that no gap shows."""
