@@ -46,6 +46,11 @@ def test_neurons_that_do_nothing_are_gathered_by_none():
     assert len(gathered(neurons, 1)) == 1
 
 
+def test_opposite_neurons_vanish_together():
+    neurons = Neurons(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.ones((2, 1)), np.zeros(1))
+    assert len(gathered(neurons, 1)) == 0
+
+
 def ring():
     """Points of one class around those of another."""
     rng = np.random.default_rng(7)

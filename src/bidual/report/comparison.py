@@ -27,8 +27,8 @@ _MLP_LOSSES = ("squared", "logistic", "softmax")
 ENOUGH = 12
 #: Seconds for one training of the comparison, and below which a whole path is shown too.
 _LIMIT, _QUICK = 60.0, 3.0
-#: scikit-learn's networks end by its L-BFGS, its best method for data of this size, where the gradient is this small; or
-#: after so many steps.
+#: scikit-learn's L-BFGS, its best method for data of this size, ends after so many steps, or where the gradient is this
+#: small.
 _STEPS, _STILL = 5000, 1e-6
 
 

@@ -22,8 +22,8 @@ from bidual.tables import TableEncoder
 #: Nothing is loaded from anywhere, and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _BIASES = (
-    "scikit-learn leaves hidden biases out of its weight decay, so that what it minimises is not quite our objective. Its "
-    "networks are judged here by ours, which counts them, after balancing their layers, which costs nothing."
+    "scikit-learn leaves hidden biases out of its weight decay, so that what it minimises is not quite our objective. "
+    "Its networks are judged here by ours, which counts them, after balancing their layers, which costs nothing."
 )
 _OTHER_LOSS = (
     "The objectives are not set beside each other: scikit-learn's MLP does not know this loss or architecture."
@@ -242,8 +242,8 @@ def _comparison(model: Model, comparison: Comparison | None, asked: bool) -> str
     ]
     ended = sum(other.converged for other in others)
     words.append(
-        f"scikit-learn's networks have {others[0].n_neurons} neurons, at least as many as ours, and are trained by L-BFGS "
-        f"until the gradient vanishes: {ended} of {len(others)} got there."
+        f"scikit-learn's networks have {others[0].n_neurons} neurons, at least as many as ours, and are trained by "
+        f"L-BFGS until the gradient vanishes: {ended} of {len(others)} got there."
     )
     if known and certificate.objective <= min(known):
         words.append("None of the other networks has a lower training objective than ours.")

@@ -123,7 +123,7 @@ def gathered(neurons: Neurons, width: int) -> Neurons:
         row[~np.isfinite(away).any(axis=1)] = np.inf
         away[a], away[:, a] = row, row
         left -= 1
-    kept = costs > 0
+    kept = costs > VANISHED  # opposites have cancelled
     return replace(neurons, U=U[kept], alpha=alpha[kept])
 
 

@@ -21,7 +21,7 @@ from bidual.atoms import Neurons
 from bidual.bounds import Bound, relative_gap
 from bidual.problem import Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
-from bidual.solvers.reduce import gathered, reduce_neurons
+from bidual.solvers.reduce import ZERO, gathered, reduce_neurons
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # defaults of type variables: Run alone is Run[Neurons]
@@ -250,12 +250,18 @@ class Run(Log, Generic[NetworkT]):
             while len(self.neurons) - fails > 1 and self.neurons.U.size * len(self.problem.Y) <= tuning().thinned:
                 checkpoint()
                 width = (fails + len(self.neurons)) // 2
-                for few in improved(gathered(self.neurons, width)):
+                for few in improved(self._telling(gathered(self.neurons, width))):
                     if (objective := self.evaluate(few)) <= ceiling:
                         self.adopt(few, objective)
                         break
                 else:
                     fails = width
+
+    def _telling(self: Run, neurons: Neurons) -> Neurons:
+        """Without neurons that are silent on all rows, or constant where there is an intercept for that."""
+        answers = np.maximum(self.problem.atoms.reduced @ neurons.U.T, 0.0)
+        largest, least = answers.max(axis=0), answers.min(axis=0)
+        return neurons.take(largest - self.problem.fit_intercept * least > ZERO * largest)
 
     def slim(self, neurons: Neurons) -> Neurons:
         """The same network with fewer neurons, at a cost that no gap shows."""
