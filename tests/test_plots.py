@@ -248,7 +248,7 @@ def test_the_comparison_is_of_the_same_beta(tmp_path, regressor):
 
 
 def test_the_others_are_trained_to_the_end_and_their_width_is_said(tmp_path, regressor):
-    text, page = report(tmp_path, regressor, X1, Y1)
+    _, page = report(tmp_path, regressor, X1, Y1)
     words = " ".join(page.text)
     assert "scikit-learn's networks have 20 neurons, at least as many as ours" in words
     assert "until the gradient vanishes: 5 of 5 got there" in words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bidual import ReLUClassifier, ReLURegressor, ReLURegressorCV, certify, solution_path
+from bidual import ReLUClassifier, ReLURegressor, ReLURegressorCV, SplineRegressor, certify, solution_path
 from bidual._util import progress
 from bidual._util.progress import closed, note, task
 from bidual._util.tuning import tuned
@@ -96,10 +97,15 @@ def test_bars_in_a_notebook(monkeypatch, capsys):
 @tuned(redraw_seconds=0.0)
 def test_bars_in_a_notebook_escape_and_close(monkeypatch, capsys):
     notebook = Notebook(monkeypatch)
-    with pytest.raises(KeyError), task("<outer>", 2), task("inner", 2) as inner:
-        inner.note("a < b & c", 0.25)
-        assert [bar.get("value") for bar in notebook.seen[-1].iter("progress")] == ["0.000", "0.250"]
-        raise KeyError
+
+    def fail():
+        with task("<outer>", 2), task("inner", 2) as inner:
+            inner.note("a < b & c", 0.25)
+            assert [bar.get("value") for bar in notebook.seen[-1].iter("progress")] == ["0.000", "0.250"]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert not list(notebook.seen[-1].iter("progress"))
     assert capsys.readouterr().out == "bidual: a < b & c\n"  # verbose=2 keeps the lines
 
@@ -130,3 +136,16 @@ def test_the_bar_closes_as_the_gap_does():
     assert closed(1e-4, 1e-4) == closed(0.0, 1e-4) == closed(1e-9, 0.0 + 1e-4) == 1.0
     assert 0.0 <= closed(np.inf, 1e-4) <= 1.0
     assert 0.0 < closed(1e-3, 0.0) < 1.0
+
+
+def told(capsys):
+    """The objectives that progress has told of, and how many certificates were printed."""
+    out = capsys.readouterr().out
+    return [float(value) for value in re.findall(r"objective (\S+)  gap", out)], out.count("Certificate")
+
+
+def test_progress_of_splines_counts_in_the_units_of_the_user(capsys):
+    est = SplineRegressor(beta=1e3, verbose=1).fit(X[:, :1], 1000 * Y + 300)
+    objectives, certificates = told(capsys)
+    assert objectives[-1] == pytest.approx(est.objective_, rel=1e-2)
+    assert certificates == 1

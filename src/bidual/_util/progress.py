@@ -28,6 +28,7 @@ class Task:
     verbose: int
     display: Any = None  # rich.progress.Progress, or NotebookBars
     bar: Any = None
+    unit: float = 1.0  # of the objectives inside, in the units of the user
 
     def note(self, text: str, done: float | None = None) -> None:
         """Say what is going on; ``done`` is the part of the task that is finished, from 0 to 1."""
@@ -52,6 +53,12 @@ def note(text: str, done: float | None = None) -> None:
         current.note(text, done)
 
 
+def unit() -> float:
+    """What an objective of the work at hand counts in the units of the user."""
+    current = _current.get()
+    return 1.0 if current is None else current.unit
+
+
 def closed(gap: float, tol: float) -> float:
     """How much of the way from a gap of one to ``tol`` is done, on the log scale."""
     if not tol < gap < 1.0:
@@ -60,25 +67,25 @@ def closed(gap: float, tol: float) -> float:
 
 
 @contextmanager
-def task(title: str, verbose: int) -> Iterator[Task]:
+def task(title: str, verbose: int, unit: float = 1.0) -> Iterator[Task]:
     """Work with progress. Without ``verbose`` nothing is opened; without a terminal or a notebook no display."""
     outer = _current.get()
     if not verbose:
         yield Task(title, 0)
         return
     if outer is not None and outer.display is not None:  # another bar below
-        current = Task(title, verbose, outer.display, outer.display.add_task(title, total=1.0, detail=""))
+        current = Task(title, verbose, outer.display, outer.display.add_task(title, total=1.0, detail=""), unit)
         with _entered(current):
             yield current
         outer.display.remove_task(current.bar)
         return
     if not (in_notebook() or sys.stdout.isatty()):
-        current = Task(title, verbose)
+        current = Task(title, verbose, unit=unit)
         with _entered(current):
             yield current
         return
     with NotebookBars() if in_notebook() else _display() as display:
-        current = Task(title, verbose, display, display.add_task(title, total=1.0, detail=""))
+        current = Task(title, verbose, display, display.add_task(title, total=1.0, detail=""), unit)
         with _entered(current):
             yield current
 

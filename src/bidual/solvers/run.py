@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bidual._util.progress import closed, note
+from bidual._util.progress import closed, note, unit
 from bidual._util.status import Status
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
@@ -115,7 +115,7 @@ class Log:
         entry = HistoryEntry(self.elapsed, objective, lower, n_neurons)
         self.history.append(entry)
         self.say(
-            f"{size or f'{n_neurons:5d} neurons'}  objective {objective:.8g}  gap {entry.gap:.1e}"
+            f"{size or f'{n_neurons:5d} neurons'}  objective {unit() * objective:.8g}  gap {entry.gap:.1e}"
             + (f" ({words})" if words else ""),
             closed(entry.gap, self.options.tol),
         )
