@@ -60,7 +60,8 @@ class Tuning:
     checkpoint_seconds: float = 30.0
 
     # ---- several outputs on many rows ----
-    #: Hidden weights times rows up to which the fewest neurons are looked for: moves take longer than they are worth.
+    #: Neurons up to which fewer are looked for, and hidden weights times rows of these: moves take too long otherwise.
+    gathered: int = 500
     thinned: int = 300_000
     #: Largest width of the start.
     start_width: int = 500

@@ -242,14 +242,14 @@ class Run(Log, Generic[NetworkT]):
 
         By bisection over their number.
         """
-        if not self.problem.atoms.merges:
+        if not (self.problem.atoms.merges and len(self.neurons) <= tuning().gathered):
             return
         ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.target))
+        most = tuning().thinned // (self.neurons.U.shape[1] * len(self.problem.Y))
         fails = 0
         with suppress(Stopped):
-            while len(self.neurons) - fails > 1 and self.neurons.U.size * len(self.problem.Y) <= tuning().thinned:
+            while (width := min((fails + len(self.neurons)) // 2, most)) > fails:
                 checkpoint()
-                width = (fails + len(self.neurons)) // 2
                 for few in improved(self._telling(gathered(self.neurons, width))):
                     if (objective := self.evaluate(few)) <= ceiling:
                         self.adopt(few, objective)
