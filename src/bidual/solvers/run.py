@@ -245,7 +245,7 @@ class Run(Log, Generic[NetworkT]):
         if not (self.problem.atoms.merges and len(self.neurons) <= tuning().gathered):
             return
         ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.target))
-        most = tuning().thinned // (self.neurons.U.shape[1] * len(self.problem.Y))
+        most = tuning().thinned // max(self.neurons.U.shape[1] * len(self.problem.Y), 1)  # all rows may be zero
         fails = 0
         with suppress(Stopped):
             while (width := min((fails + len(self.neurons)) // 2, most)) > fails:
