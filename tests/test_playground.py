@@ -191,7 +191,7 @@ def test_other_origins_are_refused(client):
 
 
 def test_only_the_files_of_the_page_are_served(client):
-    for path in ("/", "/app.js", "/draw.js", "/examples.js", "/style.css"):
+    for path in ("/", "/app.js", "/data.js", "/draw.js", "/examples.js", "/style.css"):
         response = client.get(path)
         assert response.status_code == 200
         assert "default-src 'none'" in response.headers["content-security-policy"]

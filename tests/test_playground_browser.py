@@ -187,3 +187,30 @@ def test_text_stands_out(browser, url, scheme):
         for ground in ("paper", "panel"):
             low, high = sorted(luminance(colours[name]) for name in (text, ground))
             assert (high + 0.05) / (low + 0.05) > 4.5, (text, ground)
+
+
+def test_a_pasted_table_a_link_that_holds_it_and_why_buttons_rest(page, browser, url):
+    page.click("#own summary")
+    page.fill("#table", "x;y\n0;0\n500;1\n1000;0\n1500;1")
+    changes(page, lambda: page.click("#take"))
+    expect(page.locator("#scene .point")).to_have_count(4)
+    expect(page.locator("#message")).to_contain_text("x is shown as (x - 750)")
+    page.select_option("#width", "5")
+    expect(page.locator("#descend")).to_be_enabled()
+    value = objective(page)
+    page.wait_for_url(re.compile(r"#.*width=5&points="))
+    again = browser.new_page()
+    again.goto(page.url)
+    expect(again.locator("#scene .point")).to_have_count(4)
+    expect(again.locator("#fact-objective")).to_have_text(re.compile(r"\d"))
+    assert objective(again) == pytest.approx(value, rel=1e-3)
+    assert again.locator("#width").input_value() == "5"
+    again.close()
+    page.fill("#table", "1,2,3")
+    page.click("#take")
+    expect(page.locator("#message")).to_contain_text("has 3 columns")
+    page.select_option("#architecture", "gated")
+    expect(page.locator("#descend")).to_have_attribute("title", re.compile("convex"))
+    page.click("#clear")
+    expect(page.locator("#download")).to_have_attribute("title", re.compile("not enough points"))
+    expect(page.locator("#undo")).to_be_disabled()

@@ -247,6 +247,13 @@ def test_the_comparison_is_of_the_same_beta(tmp_path, regressor):
     assert (result.n_train, result.n_test) == (15, 5)
 
 
+def test_the_others_are_trained_to_the_end_and_their_width_is_said(tmp_path, regressor):
+    _, page = report(tmp_path, regressor, X1, Y1)
+    words = " ".join(page.text)
+    assert "scikit-learn's networks have 20 neurons, at least as many as ours" in words
+    assert "until the gradient vanishes: 5 of 5 got there" in words
+
+
 def test_names_and_labels_are_escaped(tmp_path):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     X = pandas.DataFrame(X2, columns=["<script>alert(1)</script>", "$a$"])

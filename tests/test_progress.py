@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from bidual import ReLUClassifier, ReLURegressor, ReLURegressorCV, certify, solution_path
+from bidual import ReLUClassifier, ReLURegressor, ReLURegressorCV, SplineRegressor, certify, solution_path
+from bidual._util import progress
 from bidual._util.progress import closed, note, task
+from bidual._util.tuning import tuned
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 2))
@@ -55,6 +60,61 @@ def test_a_display_on_a_terminal(monkeypatch):
     assert "cross-validation" in out
 
 
+class Notebook:
+    """What stands for IPython: a kernel, and an output that is drawn again and again."""
+
+    def __init__(self, monkeypatch):
+        self.seen = []
+        shell = SimpleNamespace(kernel=object())
+        ipython = SimpleNamespace(get_ipython=lambda: shell)
+        monkeypatch.setitem(sys.modules, "IPython", ipython)
+        monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=self.display))
+
+    def display(self, shown, display_id):
+        assert display_id is True
+        self.update(shown)
+        return self
+
+    def update(self, shown):
+        self.seen.append(ET.fromstring(shown._repr_html_()))
+
+
+@tuned(redraw_seconds=0.0)
+def test_bars_in_a_notebook(monkeypatch, capsys):
+    notebook = Notebook(monkeypatch)
+    ReLURegressorCV(n_betas=2, cv=2, tol=1e-2, prove=False, random_state=0, verbose=1).fit(X, Y)
+    bars = [[float(bar.get("value")) for bar in root.iter("progress")] for root in notebook.seen]
+    words = ["".join(root.itertext()) for root in notebook.seen]
+    assert max(map(len, bars)) >= 1
+    assert {0.0, 0.5, 1.0} <= {row[0] for row in bars if row}
+    assert any("cross-validation" in text and "fold 2 of 2: best score" in text for text in words)
+    assert bars[-1] == []  # what stays is the result
+    out = capsys.readouterr().out
+    assert out.count("Certificate") == 1
+    assert "bidual:" not in out
+
+
+@tuned(redraw_seconds=0.0)
+def test_bars_in_a_notebook_escape_and_close(monkeypatch, capsys):
+    notebook = Notebook(monkeypatch)
+
+    def fail():
+        with task("<outer>", 2), task("inner", 2) as inner:
+            inner.note("a < b & c", 0.25)
+            assert [bar.get("value") for bar in notebook.seen[-1].iter("progress")] == ["0.000", "0.250"]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert not list(notebook.seen[-1].iter("progress"))
+    assert capsys.readouterr().out == "bidual: a < b & c\n"  # verbose=2 keeps the lines
+
+
+def test_a_shell_without_a_kernel_is_no_notebook(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not progress.in_notebook()
+
+
 def test_tasks_close_after_errors(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", Terminal())
@@ -76,3 +136,16 @@ def test_the_bar_closes_as_the_gap_does():
     assert closed(1e-4, 1e-4) == closed(0.0, 1e-4) == closed(1e-9, 0.0 + 1e-4) == 1.0
     assert 0.0 <= closed(np.inf, 1e-4) <= 1.0
     assert 0.0 < closed(1e-3, 0.0) < 1.0
+
+
+def told(capsys):
+    """The objectives that progress has told of, and how many certificates were printed."""
+    out = capsys.readouterr().out
+    return [float(value) for value in re.findall(r"objective (\S+)  gap", out)], out.count("Certificate")
+
+
+def test_progress_of_splines_counts_in_the_units_of_the_user(capsys):
+    est = SplineRegressor(beta=1e3, verbose=1).fit(X[:, :1], 1000 * Y + 300)
+    objectives, certificates = told(capsys)
+    assert objectives[-1] == pytest.approx(est.objective_, rel=1e-2)
+    assert certificates == 1

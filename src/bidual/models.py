@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 #: What :func:`as_network` takes, in words.
 ACCEPTED = (
-    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear) or (Conv, ReLU, "
-    "AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
+    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear), a module whose "
+    "forward computes that, or Sequential(Conv, ReLU, AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
     "MLPRegressor or MLPClassifier with one ReLU layer (also at the end of a Pipeline, inside a "
     "TransformedTargetRegressor, or chosen by a GridSearchCV), weights (hidden (m, d), output (m, C)) or (hidden, "
     "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"

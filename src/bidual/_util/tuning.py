@@ -60,6 +60,9 @@ class Tuning:
     checkpoint_seconds: float = 30.0
 
     # ---- several outputs on many rows ----
+    #: Neurons up to which fewer are looked for, and hidden weights times rows of these: moves take too long otherwise.
+    gathered: int = 500
+    thinned: int = 300_000
     #: Largest width of the start.
     start_width: int = 500
 
@@ -72,6 +75,8 @@ class Tuning:
     filters: int = 512
     #: Seconds between two lines of progress about images.
     report_seconds: float = 5.0
+    #: Seconds between two drawings of the bars in a notebook: each is a message to the browser.
+    redraw_seconds: float = 0.1
 
     # ---- the playground ----
     #: Seconds for one training, and for each of a path: somebody is waiting.

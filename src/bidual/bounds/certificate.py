@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bidual._util import html
 from bidual._util.files import read_json, reading, write_json
 from bidual._util.typing import Array
 from bidual.bounds import parsing
@@ -202,21 +203,44 @@ class Certificate:
         """What the network is compared with, in words."""
         return " ".join(["the best possible network of any width", self.restrictions]).strip()
 
-    def __str__(self) -> str:
-        what = "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
-        lines = [
-            f"Certificate ({what})",
-            f"  objective of this network    {self.objective:.8g}",
-            f"  lower bound, any network     {self.lower_bound:.8g}   (proven: {self.method})",
-            f"  proven gap                   {self.gap:.2e}",
-        ]
+    @property
+    def _about(self) -> str:
+        return "smallest penalty of an exact fit" if self.beta == 0 else f"{self.loss} loss, beta={self.beta:g}"
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        """What there is to say, by name."""
+        yield "objective of this network", f"{self.objective:.8g}"
+        yield "lower bound, any network", f"{self.lower_bound:.8g}   (proven: {self.method})"
         if self.restrictions:
-            lines.insert(3, f"                               any network {self.restrictions}")
+            yield "", f"any network {self.restrictions}"
+        yield "proven gap", f"{self.gap:.2e}"
         if self.tells_more:
-            lines.append(f"  likely gap                   {self.likely_gap:.2e}   ({self.likely_method})")
+            yield "likely gap", f"{self.likely_gap:.2e}   ({self.likely_method})"
         if self.rescaled_objective is not None and self.rescaled_objective < (1 - 1e-6) * self.objective:
-            lines.append(f"  after free rescaling         {self.rescaled_objective:.8g}")
-        return "\n".join(lines)
+            yield "after free rescaling", f"{self.rescaled_objective:.8g}"
+
+    def __str__(self) -> str:
+        return "\n".join([f"Certificate ({self._about})", *(f"  {name:<29}{value}" for name, value in self._rows())])
+
+    def _repr_html_(self) -> str:
+        sentence = f"{self.sentence[:1].upper()}{self.sentence[1:]}."
+        rows = [*self._rows(), ("seconds", f"{self.elapsed:.3g}")]
+        return html.shown(sentence, self._bar(), rows, f"certificate: {self._about}")
+
+    def _bar(self) -> str:
+        """From zero to the objective: how much of it is proven to be necessary, and how much likely is."""
+        if not np.isfinite(self.objective):
+            return ""
+
+        def share(bound: float) -> float:
+            return bound / self.objective if self.objective > 0 else 1.0
+
+        parts = [html.Part("proven", share(self.lower_bound), html.PROVEN, f"proven bound {self.lower_bound:.5g}")]
+        if self.tells_more:
+            likely = f"likely bound {self.likely_bound:.5g}"
+            parts.append(html.Part("likely", share(self.likely_bound), html.LIKELY, likely, 0.6))
+        parts.append(html.Part("objective", 1.0, html.OPEN, f"objective {self.objective:.5g}", 0.6))
+        return html.bar(parts, self.sentence)
 
     @property
     def sentence(self) -> str:

@@ -66,10 +66,11 @@ def certify(
     Parameters
     ----------
     model : network
-        A bidual network, model or fitted estimator; ``torch.nn.Sequential(Linear, ReLU, Linear)``; a fitted
-        scikit-learn ``MLPRegressor`` or ``MLPClassifier`` with one ReLU layer, also the last step of a ``Pipeline``,
-        in a ``TransformedTargetRegressor``, or chosen by a ``GridSearchCV``; weights ``(hidden (m, d), output
-        (m, C))`` or ``(hidden, hidden_bias, output, intercept)``; a ``.json``, ``.pt`` or ``.pth`` file.
+        A bidual network, model or fitted estimator; ``torch.nn.Sequential(Linear, ReLU, Linear)``, or a module whose
+        ``forward`` computes that; a fitted scikit-learn ``MLPRegressor`` or ``MLPClassifier`` with one ReLU layer, also
+        the last step of a ``Pipeline``, in a ``TransformedTargetRegressor``, or chosen by a ``GridSearchCV``; weights
+        ``(hidden (m, d), output (m, C))`` or ``(hidden, hidden_bias, output, intercept)``; a ``.json``, ``.pt`` or
+        ``.pth`` file.
     X, y : array
         The training data: numbers, or labels with a classification loss. What stands before the network in a pipeline
         is applied to X, so that this is the table as it was before; the same holds for a target that is transformed.

@@ -76,6 +76,15 @@ class Certified(BaseEstimator):
                 stacklevel=3,
             )
 
+    def _repr_html_inner(self) -> str:
+        # scikit-learn's diagram, and below it what was proven
+        proof = self.certificate_._repr_html_() if hasattr(self, "certificate_") else ""
+        return f"{super()._repr_html_inner()}{proof}"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: self._repr_html_inner() if kind == "text/html" else text for kind, text in bundle.items()}
+
     def _certificate(self) -> Certificate:
         # Properties must look absent, not broken, before fit (hasattr is how scikit-learn asks).
         if not hasattr(self, "certificate_"):

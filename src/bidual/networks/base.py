@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bidual._util import html
 from bidual._util.checks import as_numbers
 from bidual._util.data import normalise_weights
 from bidual._util.files import write_json
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Version of the file format; files of a newer one are refused.
 FORMAT_VERSION = 1
+#: Neurons that a bar shows one by one; the smaller ones are one piece.
+_DRAWN = 60
 
 
 def far_from_zero(X: FloatArray) -> FloatArray | None:
@@ -200,3 +203,16 @@ class Network(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_inputs} inputs, {self.n_neurons} neurons, {self.n_outputs} outputs)"
+
+    def _repr_html_(self) -> str:
+        heads = np.asarray(getattr(self, "output_weights", ()), dtype=np.float64)
+        picture = ""
+        if heads.ndim == 2 and heads.any():
+            sizes = np.sort(((heads / np.abs(heads).max()) ** 2).sum(axis=1))[::-1]
+            ends = [*(np.cumsum(sizes) / sizes.sum())[: _DRAWN - 1], 1.0][: len(sizes)]
+            parts = [html.Part("neuron", end, html.LIKELY, opacity=0.9 - 0.4 * (k % 2)) for k, end in enumerate(ends)]
+            picture = html.bar(parts, "neurons by the squares of their output weights, largest first")
+        shapes = [(name, " x ".join(map(str, np.shape(w)))) for name, w in self.weights().items() if w is not None]
+        return html.shown(
+            repr(self), picture, shapes, "weights (the bar shows the neurons, by the squares of their output weights)"
+        )

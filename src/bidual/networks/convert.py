@@ -15,18 +15,19 @@ from bidual.networks.two_layer import TwoLayerNetwork
 
 
 def from_torch(module: Any) -> TwoLayerNetwork | ConvolutionalNetwork:
-    """A network from ``torch.nn.Sequential(Linear, ReLU, Linear)``, with or without biases.
+    """A network from a torch module that computes Linear, ReLU, Linear, with or without biases.
 
+    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``).
     ``Sequential(Conv1d or Conv2d, ReLU, AdaptiveAvgPool(1), Flatten, Linear)`` becomes a convolutional network, whose
     inputs have their channels last. Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do
     nothing at inference, are passed over.
     """
-    from bidual.networks.torch_bridge import two_layer_weights
     from bidual.networks.torch_conv import convolutional_arguments, is_convolutional
+    from bidual.networks.torch_trace import traced_network
 
     if is_convolutional(module):
         return ConvolutionalNetwork(**convolutional_arguments(module))
-    return TwoLayerNetwork(**two_layer_weights(module))  # type: ignore[arg-type]
+    return traced_network(module)
 
 
 def from_sklearn(mlp: MLPRegressor | MLPClassifier) -> TwoLayerNetwork:

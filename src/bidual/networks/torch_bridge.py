@@ -146,26 +146,6 @@ class GatedModule(torch.nn.Module):
         return torch.einsum("nd,ndc->nc", x, mixed) + gates @ self.linear_bias + self.intercept
 
 
-def two_layer_weights(module: object) -> dict[str, Array | None]:
-    """The arguments of :class:`TwoLayerNetwork` from ``Sequential(Linear, ReLU, Linear)``."""
-    layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
-    layers = [layer for layer in layers if not isinstance(layer, torch.nn.Identity | torch.nn.Dropout)]
-    kinds = [torch.nn.Linear, torch.nn.ReLU, torch.nn.Linear]
-    if len(layers) != 3 or not all(isinstance(layer, kind) for layer, kind in zip(layers, kinds, strict=True)):
-        raise ValueError(
-            "expected torch.nn.Sequential(Linear, ReLU, Linear); got "
-            + (f"Sequential({', '.join(type(x).__name__ for x in layers)})" if layers else type(module).__name__)
-        )
-
-    first, _, last = layers
-    return {
-        "hidden_weights": numbers(first.weight),
-        "hidden_bias": None if first.bias is None else numbers(first.bias),
-        "output_weights": numbers(last.weight).T,
-        "intercept": None if last.bias is None else numbers(last.bias),
-    }
-
-
 def numbers(tensor: Any) -> Array:
     """A tensor of weights in double precision; ValueError if it holds anything but real numbers."""
     if not isinstance(tensor, torch.Tensor):

@@ -38,7 +38,10 @@ SOLVES = 2
 PATIENCE = 10.0
 #: The files of the page: their content and type, read once.
 _TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
-_PAGE = {"/": "index.html", **{f"/{name}": name for name in ("app.js", "draw.js", "examples.js", "style.css")}}
+_PAGE = {
+    "/": "index.html",
+    **{f"/{name}": name for name in ("app.js", "data.js", "draw.js", "examples.js", "style.css")},
+}
 _SECURITY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -59,7 +59,7 @@ PATH = _request(n_betas={"type": "integer", "minimum": 2, "maximum": 20, "defaul
 DESCENT = _request(
     "beta",
     beta=_BETA,
-    width={"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
+    width={"type": "integer", "minimum": 1, "maximum": 50, "default": 50},
     runs={"type": "integer", "minimum": 1, "maximum": 8, "default": 5},
     seed={"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0},
     steps={"type": "integer", "minimum": 1, "maximum": 3000, "default": 1500},

@@ -22,8 +22,8 @@ from bidual.tables import TableEncoder
 #: Nothing is loaded from anywhere, and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _BIASES = (
-    "scikit-learn leaves hidden biases out of its weight decay; its networks are judged here by our objective, which "
-    "counts them."
+    "scikit-learn leaves hidden biases out of its weight decay, so that what it minimises is not quite our objective. "
+    "Its networks are judged here by ours, which counts them, after balancing their layers, which costs nothing."
 )
 _OTHER_LOSS = (
     "The objectives are not set beside each other: scikit-learn's MLP does not know this loss or architecture."
@@ -240,6 +240,11 @@ def _comparison(model: Model, comparison: Comparison | None, asked: bool) -> str
         f"Both were trained on the same {comparison.n_train} rows and scored on the other {comparison.n_test}, with "
         f"the same weight decay (alpha = {alpha}, which scikit-learn divides by the number of rows)."
     ]
+    ended = sum(other.converged for other in others)
+    words.append(
+        f"scikit-learn's networks have {others[0].n_neurons} neurons, at least as many as ours, and are trained by "
+        f"L-BFGS until the gradient vanishes: {ended} of {len(others)} got there."
+    )
     if known and certificate.objective <= min(known):
         words.append("None of the other networks has a lower training objective than ours.")
     words.append(_BIASES if known else _OTHER_LOSS)

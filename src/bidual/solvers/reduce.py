@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bidual._util.typing import FloatArray
+from bidual._util.typing import FloatArray, IntArray
 from bidual._util.watch import current
 from bidual.atoms import Neurons
 from bidual.problem import Problem
@@ -92,6 +92,39 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
             i += 1
     merged = Neurons(U[alive], heads[alive], neurons.intercept).balanced()
     return merged if problem.objective(merged) <= ceiling else neurons
+
+
+def gathered(neurons: Neurons, width: int) -> Neurons:
+    """A network of so many neurons that computes nearly the same: step by step the two most alike become their sum.
+
+    Small neurons go to the nearest large ones; whatever the sum misses is left to the steps that follow.
+    """
+    sizes = np.linalg.norm(neurons.alpha, axis=1, keepdims=True)
+    alive = (sizes[:, 0] > 0) & neurons.U.any(axis=1)
+    U, alpha = (neurons.U * sizes)[alive], neurons.alpha[alive] / sizes[alive]
+    costs = np.linalg.norm(U, axis=1)
+
+    def unlike(i: IntArray) -> FloatArray:
+        cosines = (U[i] @ U.T) / np.maximum(np.outer(costs[i], costs), VANISHED) * (alpha[i] @ alpha.T)
+        away = np.minimum(costs[i][:, None], costs) * (1.0 - cosines)
+        away[np.arange(len(i)), i] = np.inf
+        return away
+
+    away = unlike(np.arange(len(U)))
+    left = len(U)
+    while left > max(width, 1):
+        a, b = divmod(int(np.argmin(away)), len(U))
+        out = costs[a] * alpha[a] + costs[b] * alpha[b]
+        out /= max(float(np.linalg.norm(out)), VANISHED)
+        U[a], alpha[a] = U[a] * (alpha[a] @ out) + U[b] * (alpha[b] @ out), out
+        costs[a], costs[b] = max(float(np.linalg.norm(U[a])), VANISHED), 0.0
+        away[b], away[:, b] = np.inf, np.inf
+        row = unlike(np.array([a]))[0]
+        row[~np.isfinite(away).any(axis=1)] = np.inf
+        away[a], away[:, a] = row, row
+        left -= 1
+    kept = costs > VANISHED  # opposites have cancelled
+    return replace(neurons, U=U[kept], alpha=alpha[kept])
 
 
 def basis(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:

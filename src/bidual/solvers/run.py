@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bidual._util.progress import closed, note
+from bidual._util.progress import closed, note, unit
 from bidual._util.status import Status
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, Watch, checkpoint, current, watching
 from bidual.atoms import Neurons
 from bidual.bounds import Bound, relative_gap
 from bidual.problem import Problem
 from bidual.solvers.base import HistoryEntry, Options, Solution
-from bidual.solvers.reduce import reduce_neurons
+from bidual.solvers.reduce import ZERO, gathered, reduce_neurons
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # defaults of type variables: Run alone is Run[Neurons]
@@ -35,6 +36,8 @@ __all__ = ["Log", "Run", "Status", "generator"]
 
 #: What a network with fewer neurons may cost, relative to the tolerance.
 _SLIMMING = 0.01
+#: What one with the fewest neurons may cost.
+_THINNING = 0.05
 
 
 def generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
@@ -112,7 +115,7 @@ class Log:
         entry = HistoryEntry(self.elapsed, objective, lower, n_neurons)
         self.history.append(entry)
         self.say(
-            f"{size or f'{n_neurons:5d} neurons'}  objective {objective:.8g}  gap {entry.gap:.1e}"
+            f"{size or f'{n_neurons:5d} neurons'}  objective {unit() * objective:.8g}  gap {entry.gap:.1e}"
             + (f" ({words})" if words else ""),
             closed(entry.gap, self.options.tol),
         )
@@ -210,6 +213,8 @@ class Run(Log, Generic[NetworkT]):
         Those that cost most, or the best of the networks that ``improved`` makes of them.
         """
         width = self.options.max_neurons
+        if self.closed:
+            self.thin(improved)
         if width is None or np.count_nonzero(self.neurons.costs) <= width:
             return False
         few = self.neurons.take(np.sort(np.argsort(-self.neurons.costs, kind="stable")[:width]))
@@ -220,6 +225,32 @@ class Run(Log, Generic[NetworkT]):
                 self.offer(neurons)
                 checkpoint()
         return True
+
+    def thin(self: Run, improved: Callable[[Neurons], Iterable[Neurons]]) -> None:
+        """As few neurons as ``improved`` can make as good as those of the best network, but for what no gap shows.
+
+        By bisection over their number.
+        """
+        if not (self.problem.atoms.merges and len(self.neurons) <= tuning().gathered):
+            return
+        ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.target))
+        most = tuning().thinned // max(self.neurons.U.shape[1] * len(self.problem.Y), 1)  # all rows may be zero
+        fails = 0
+        with suppress(Stopped):
+            while (width := min((fails + len(self.neurons)) // 2, most)) > fails:
+                checkpoint()
+                for few in improved(self._telling(gathered(self.neurons, width))):
+                    if (objective := self.evaluate(few)) <= ceiling:
+                        self.adopt(few, objective)
+                        break
+                else:
+                    fails = width
+
+    def _telling(self: Run, neurons: Neurons) -> Neurons:
+        """Without neurons that are silent on all rows, or constant where there is an intercept for that."""
+        answers = np.maximum(self.problem.atoms.reduced @ neurons.U.T, 0.0)
+        largest, least = answers.max(axis=0), answers.min(axis=0)
+        return neurons.take(largest - self.problem.fit_intercept * least > ZERO * largest)
 
     def slim(self, neurons: Neurons) -> Neurons:
         """The same network with fewer neurons, at a cost that no gap shows."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bidual._util.progress import task
 from bidual._util.ranges import check_range
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import TwoLayer
@@ -117,7 +118,8 @@ def _trained(
     _check_fit(posed.c, Y, loss)
     assert natural is not None
     problem = SplineProblem.of(natural)
-    found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
+    with task("training", options.verbose, units.value):
+        found = (exact_fit if isinstance(natural.loss, ExactFit) else generate)(problem, options)
     # ramps that change outputs of order one, and with them the loss, by less than matters
     effect = max(problem.beta, float(problem.x[-1] - problem.x[0]))
     spare = 0.05 * options.tol * found.spline.objective / effect if loss.finite else 0.0

@@ -1,9 +1,10 @@
 // State, events and requests. One problem at a time; answers to older questions are thrown away.
+import { link, parse, unlink } from "./data.js";
 import { drawField, drawPath, drawRuns, drawScene, setView, toScreen, toWorld } from "./draw.js";
 import { examples } from "./examples.js";
 
 const $ = (id) => document.getElementById(id);
-const state = { task: "regression", points: [], shape: null, result: null, path: null, runs: null, runShapes: null, cross: null };
+const state = { task: "regression", points: [], shape: null, result: null, path: null, runs: null, runShapes: null, cross: null, words: "" };
 let options = null;
 const busy = { fit: null, path: null, descent: null };
 const timers = {};
@@ -32,6 +33,12 @@ const beta = () => Number((10 ** Number($("beta").value)).toPrecision(3));
 function later(name, wait, work) {
   clearTimeout(timers[name]);
   timers[name] = setTimeout(() => work().catch((error) => { if (error.name !== "AbortError") say(error.message); }), wait);
+}
+
+// A button, and why it cannot be pressed (nothing: it can).
+function able(id, reason = "") {
+  $(id).disabled = Boolean(reason);
+  $(id).title = reason;
 }
 
 const say = (text) => { $("message").textContent = text; };
@@ -68,7 +75,7 @@ async function fit() {
   const response = await post("fit", { ...problem(), beta: beta() });
   state.result = await response.json();
   state.shape = state.result.shape;
-  say("");
+  say(state.words);
   describe();
   draw();
 }
@@ -126,8 +133,11 @@ const digits = (v, n = 6) => Number(v.toPrecision(n)).toString();
 
 function describe() {
   const certificate = state.result?.certificate;
-  $("download").disabled = !certificate;
-  $("descend").disabled = !certificate || $("architecture").value === "gated";
+  const missing = certificate ? "" : solvable() ? "The best network is not here yet." : "There are not enough points to train on.";
+  able("download", missing);
+  able("descend", missing || ($("architecture").value === "gated" ? "With fixed gates the problem is convex: gradient descent has nothing to get stuck in." : ""));
+  const none = state.points.length ? "" : "There are no points.";
+  for (const id of ["undo", "clear", "copy"]) able(id, none);
   $("badge").hidden = !certificate;
   if (!certificate) {
     $("sentence").textContent = "Click some points.";
@@ -193,10 +203,66 @@ function describeRuns() {
 }
 
 function draw() {
+  later("link", 300, remember);
   drawScene($("scene"), state);
   drawField($("field"), state.shape?.scores);
   drawPath($("path"), state.path, beta(), solvable());
   drawRuns($("runs-chart"), state.runs, state.result?.certificate);
+}
+
+// ---- data from elsewhere -------------------------------------------------------------------------
+
+const here = () => link({ ...problem(), beta: $("beta").value, width: $("width").value });
+
+// The address of the page always holds the problem.
+async function remember() {
+  history.replaceState(null, "", state.points.length ? here() : location.pathname);
+}
+
+// The problem of the address; whether there is one.
+function recall() {
+  const held = unlink(location.hash, options);
+  if (!held) return false;
+  document.querySelector(`[name=task][value=${held.task}]`).checked = true;
+  setTask(held.task, held.points);
+  $("loss").value = held.loss;
+  $("architecture").value = held.architecture;
+  $("bias").checked = held.bias;
+  $("beta").value = held.beta;
+  $("beta-value").textContent = beta();
+  if ([...$("width").options].some((option) => Number(option.value) === held.width)) $("width").value = held.width;
+  changed();
+  return true;
+}
+
+function take(text) {
+  try {
+    const { points, words } = parse(text, state.task, options.view, options.max_points);
+    state.points = points;
+    edited();
+    state.words = words;
+    say(words);
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+async function copy() {
+  await remember();
+  await navigator.clipboard.writeText(location.href);
+  say("The link is on the clipboard: it holds the points and all settings.");
+}
+
+function dropping() {
+  const over = (yes) => (event) => { event.preventDefault(); document.body.classList.toggle("dropping", yes); };
+  document.addEventListener("dragover", over(true));
+  document.addEventListener("dragleave", over(false));
+  document.addEventListener("drop", async (event) => {
+    over(false)(event);
+    const [file] = event.dataTransfer.files;
+    if (file && file.size > 1e6) say("The file is too large for this page: bidual fit takes it.");
+    else take(file ? await file.text() : event.dataTransfer.getData("text"));
+  });
 }
 
 // ---- controls ------------------------------------------------------------------------------------
@@ -205,17 +271,21 @@ function choices(select, names) {
   select.replaceChildren(...names.map((name) => new Option(name.replaceAll("_", " "), name)));
 }
 
-function setTask(task) {
+function setTask(task, points) {
   state.task = task;
   $("classes").hidden = task === "regression";
   document.body.dataset.task = task;
   choices($("loss"), options.losses[task]);
   $("example").replaceChildren(...Object.keys(examples[task]).map((name) => new Option(name)), new Option("my own", ""));
-  load(Object.keys(examples[task])[0]);
+  if (!points) { load(Object.keys(examples[task])[0]); return; }
+  $("example").value = "";
+  state.points = points;
+  state.shape = state.result = null;
 }
 
 function load(name) {
   if (!name) return;
+  state.words = "";
   $("example").value = name;
   state.points = structuredClone(examples[state.task][name]);
   state.shape = state.result = null;
@@ -223,6 +293,7 @@ function load(name) {
 }
 
 function edited() {
+  state.words = "";
   $("example").value = "";
   changed();
 }
@@ -326,13 +397,18 @@ async function start() {
   $("undo").addEventListener("click", () => remove(state.points.length - 1));
   $("clear").addEventListener("click", () => { state.points = []; edited(); });
   $("download").addEventListener("click", download);
+  $("copy").addEventListener("click", () => later("copy", 0, copy));
+  $("take").addEventListener("click", () => take($("table").value));
+  $("width").addEventListener("change", draw);
   $("descend").addEventListener("click", () => later("descent", 0, descend));
   $("stop").addEventListener("click", stop);
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   pointing();
   keys();
-  setTask("regression");
+  dropping();
+  addEventListener("hashchange", recall);
+  if (!recall()) setTask("regression");
 }
 
 start().catch((error) => say(`The server does not answer: ${error.message}`));
