@@ -71,7 +71,7 @@ def certifies() -> Callable[[], Any]:
     import bidual
 
     X, y = planted(200, 3)
-    mlp = MLPRegressor((50,), alpha=1.0, max_iter=500, random_state=0).fit(X, y)
+    mlp = MLPRegressor(hidden_layer_sizes=(50,), alpha=1.0, max_iter=500, random_state=0).fit(X, y)
     return lambda: bidual.certify(mlp, X, y, random_state=0)
 
 

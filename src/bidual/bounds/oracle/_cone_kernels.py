@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._util.jit import JIT
+from bidual._util.jit import INNER, JIT
 from bidual.bounds.oracle._conic_kernels import conic_bound, spectral_bound
 
 #: Rows are on a side of a cone only if they are by this much, relative to their norm.
@@ -16,7 +16,7 @@ TILT = 1e-14
 DEEPEST = 1000
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-untyped-def]
     r"""Bound of :math:`c^T u + \sum_i v_i (t_i)_+` over a cone, and its value at the point :math:`\sum_k a_k w_k`.
 
@@ -105,7 +105,7 @@ def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-unt
     return bound, value
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore[no-untyped-def]
     r"""Bound of :math:`\|C u + \sum_i G_i (t_i)_+\|` over a cone, and its value at the point :math:`\sum_k a_k w_k`.
 
@@ -171,7 +171,7 @@ def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore
     return bound, value
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _settle(T, v, rows, m, tol, X, G, active):  # type: ignore[no-untyped-def]
     """Drop the rows that are on one side of the cone, adding those on the positive side to ``active``; rows left."""
     d, C = X.shape[1], G.shape[1]
@@ -198,7 +198,7 @@ def _settle(T, v, rows, m, tol, X, G, active):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _edge(T, v, m, K, curvature):  # type: ignore[no-untyped-def]
     """The pair of generators between which most weight changes its side, and that weight."""
     d = K.shape[0]

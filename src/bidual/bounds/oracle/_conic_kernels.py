@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._util.jit import JIT
+from bidual._util.jit import INNER
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _solve_support(K, h, on, a, L):  # type: ignore[no-untyped-def]
     """Solve ``K_SS a_S = h_S`` on the support ``on`` by Cholesky, zero elsewhere; False if K_SS is singular."""
     d = len(h)
@@ -45,7 +45,7 @@ def _solve_support(K, h, on, a, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _repaired_norm(K, h, a):  # type: ignore[no-untyped-def]
     r"""Norm of a point q with :math:`w_k^T q \ge h_k` made from the multipliers ``a >= 0``.
 
@@ -66,7 +66,7 @@ def _repaired_norm(K, h, a):  # type: ignore[no-untyped-def]
     return np.sqrt(max(total, 0.0))
 
 
-@njit(**JIT)
+@njit(**INNER)
 def conic_bound(K, h, a):  # type: ignore[no-untyped-def]
     r"""Upper bound on :math:`\max h^T a` over :math:`a \ge 0`, :math:`a^T K a \le 1`, tight as a rule; maximiser in a.
 
@@ -119,18 +119,7 @@ def conic_bound(K, h, a):  # type: ignore[no-untyped-def]
     return min(best, _repaired_norm(K, h, a))
 
 
-@njit(**JIT)
-def conic_multipliers(generators, heights):  # type: ignore[no-untyped-def]
-    r"""Maximisers of :math:`\sum_k a_k h_k` over :math:`a \ge 0, \|\sum_k a_k w_k\| \le 1`, one row for each cone."""
-    n, d = heights.shape
-    found, a = np.empty((n, d)), np.empty(d)
-    for i in range(n):
-        conic_bound(np.dot(generators[i], generators[i].T), heights[i], a)
-        found[i] = a
-    return found
-
-
-@njit(**JIT)
+@njit(**INNER)
 def spectral_bound(L):  # type: ignore[no-untyped-def]
     r"""Upper bound on the spectral norm of a small matrix: powers of the Gram matrix by repeated squaring.
 

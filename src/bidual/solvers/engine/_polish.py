@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._util.jit import JIT
+from bidual._util.jit import INNER, JIT
 from bidual._util.typing import Array
 
 # Signatures are spelled out: inferred ones differ in literal integers, and each would be compiled.
@@ -14,7 +14,7 @@ V, M = "float64[::1]", "float64[:,::1]"
 LONGEST = 2_000_000_000
 
 
-@njit(f"float64({V}, int64, {V}, int64, int64)", **JIT)
+@njit(f"float64({V}, int64, {V}, int64, int64)", **INNER)
 def _dot(x, i, y, j, n):  # type: ignore[no-untyped-def]
     """``x[i : i + n]^T y[j : j + n]`` with four sums, which need not wait for each other."""
     a = b = c = d = 0.0
@@ -33,7 +33,7 @@ def _dot(x, i, y, j, n):  # type: ignore[no-untyped-def]
     return (a + b) + (c + d)
 
 
-@njit(f"void({M}, int64, {V}, {V})", **JIT)
+@njit(f"void({M}, int64, {V}, {V})", **INNER)
 def _times(XT, n, p, out):  # type: ignore[no-untyped-def]
     """``out = X p`` of the first n rows, by columns: that vectorises."""
     r = len(p)
@@ -52,7 +52,7 @@ def _times(XT, n, p, out):  # type: ignore[no-untyped-def]
         j += 1
 
 
-@njit(f"void({V}, int64[::1], int64, int64)", **JIT)
+@njit(f"void({V}, int64[::1], int64, int64)", **INNER)
 def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
     """Restore the heap order (smallest first) of ``t[:m]`` below ``root``, carrying ``index`` along."""
     while True:
@@ -68,7 +68,7 @@ def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
         root = child
 
 
-@njit(f"void({M}, int64, {V}, {V})", **JIT)
+@njit(f"void({M}, int64, {V}, {V})", **INNER)
 def _back_times(XT, n, m, out):  # type: ignore[no-untyped-def]
     """``out = X^T m``, four columns at a time in two halves: additions that need not wait for each other."""
     r = len(out)
@@ -102,7 +102,7 @@ def _back_times(XT, n, m, out):  # type: ignore[no-untyped-def]
         j += 1
 
 
-@njit(f"boolean({M}, int64, {V}, {M}, int64)", **JIT)
+@njit(f"boolean({M}, int64, {V}, {M}, int64)", **INNER)
 def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     """Append row ``i`` to the QR factors of the sticky rows (those of Q one after another); False if it depends."""
     r = len(XT)
@@ -131,7 +131,7 @@ def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(f"void({V}, {M}, int64, int64, int64)", **JIT)
+@njit(f"void({V}, {M}, int64, int64, int64)", **INNER)
 def _remove(Q, R, r, where, k):  # type: ignore[no-untyped-def]
     """Remove column ``where`` of the ``k`` columns of R, and turn R back to a triangle."""
     for e in range(where, k - 1):
@@ -153,7 +153,7 @@ def _remove(Q, R, r, where, k):  # type: ignore[no-untyped-def]
             Q[j + r] = c * high - s * low
 
 
-@njit(f"int64({M}, int64, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {V}, {M}, int64, int64, int64[::1])", **JIT)
+@njit(f"int64({M}, int64, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {V}, {M}, int64, int64, int64[::1])", **INNER)
 def _sticky_prox(XT, q, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
 
