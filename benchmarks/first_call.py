@@ -56,10 +56,9 @@ def fits(estimator: str, data: Callable[[], tuple[Any, Any]], *args: Any, **opti
     def prepare() -> Callable[[], Any]:
         import bidual
 
-        if options.get("architecture") == "batch_norm":
-            options["architecture"] = bidual.BatchNorm()
         X, y = data()
-        return lambda: getattr(bidual, estimator)(*args, random_state=0, **options).fit(X, y)
+        seed = {} if estimator == "SplineRegressor" else {"random_state": 0}
+        return lambda: getattr(bidual, estimator)(*args, **seed, **options).fit(X, y)
 
     return prepare
 
@@ -72,7 +71,7 @@ def certifies() -> Callable[[], Any]:
 
     X, y = planted(200, 3)
     mlp = MLPRegressor(hidden_layer_sizes=(50,), alpha=1.0, max_iter=500, random_state=0).fit(X, y)
-    return lambda: bidual.certify(mlp, X, y, random_state=0)
+    return lambda: bidual.certify(mlp, X, y, beta=1.0 / len(y), random_state=0)
 
 
 CASES: dict[str, Callable[[], Callable[[], Any]]] = {

@@ -1,4 +1,4 @@
-"""Compiled non-negative least squares of a few variables: the bound on one cone."""
+"""Compiled bounds on one cone: non-negative least squares of a few variables, and spectral norms."""
 
 from __future__ import annotations
 
@@ -128,16 +128,40 @@ def spectral_bound(L):  # type: ignore[no-untyped-def]
     trace, which is d times the result squared at most, each square by :math:`\sqrt d \gamma_d` and half as much in
     the result as the one before.
     """
-    whole = np.sqrt((L * L).sum())
+    C, d = L.shape
+    n = min(C, d)
+    whole = 0.0
+    for i in range(C):
+        for j in range(d):
+            whole += L[i, j] * L[i, j]
+    whole = np.sqrt(whole)
     if whole == 0.0:
         return 0.0
-    L = L / whole
-    S = L @ L.T if L.shape[0] <= L.shape[1] else L.T @ L
+    S, square = np.empty((n, n)), np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            s = 0.0
+            for k in range(max(C, d)):
+                s += (L[i, k] / whole) * (L[j, k] / whole) if n == C else (L[k, i] / whole) * (L[k, j] / whole)
+            S[i, j] = s
     log, power = 0.0, 1.0
-    for _ in range(5):
-        size = np.sqrt((S * S).sum())
+    for turn in range(6):
+        size = 0.0
+        for i in range(n):
+            for j in range(n):
+                size += S[i, j] * S[i, j]
+        size = np.sqrt(size)
         log += np.log(size) / power
-        S = S / size
-        S = S @ S
         power *= 2.0
-    return whole * np.exp(0.5 * (log + 0.5 * np.log((S * S).sum()) / power))
+        if turn == 5:
+            break
+        for i in range(n):
+            for j in range(n):
+                s = 0.0
+                for k in range(n):
+                    s += (S[i, k] / size) * (S[k, j] / size)
+                square[i, j] = s
+        for i in range(n):
+            for j in range(n):
+                S[i, j] = square[i, j]
+    return whole * np.exp(0.5 * log)
