@@ -99,7 +99,8 @@ def _best_mu(Q, b, tau, mu, R, L, u, U):  # type: ignore[no-untyped-def]
 
 @njit(**JIT)
 def _evaluate(  # type: ignore[no-untyped-def]
-    x, X, XT, w, n_plus, b0, cuts, tau, eps, mu, u, U, c, shares, weighted, XU, Q, R, L, b, products, Y, lengths, gradient, diagonal
+    x, X, XT, w, n_plus, b0, cuts, tau, eps, mu, u, U,
+    c, shares, weighted, XU, Q, R, L, b, products, Y, lengths, gradient, diagonal,
 ):  # fmt: skip
     r"""Value of the smoothed bound, the bound itself, gradient and rough diagonal of the Hessian.
 
@@ -279,7 +280,7 @@ def minimise(
     )  # fmt: skip
 
     def evaluate(x: Array, gradient: Array, diagonal: Array) -> tuple[float, float]:
-        return _evaluate(x, *problem, *scratch, gradient, diagonal)  # type: ignore[no-any-return]
+        return _evaluate(x, *problem, *scratch, gradient, diagonal)
 
     gradient, diagonal, new_gradient, new_diagonal, p = empty((5, n))
     (S, Y), (rho, alpha) = empty((2, _MEMORY, n)), empty((2, _MEMORY))

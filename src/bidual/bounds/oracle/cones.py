@@ -98,7 +98,8 @@ class ConeSearch:
             sides, levels = np.empty((2, room), dtype=np.int64)
             n, floor, value, looked = _cone_kernels.search_cones(
                 self.constraint.X, self._tol, self._weights, self.generators[piece], self.sides[piece],
-                self.levels[piece], self.bounds[piece], threshold, goal, _BUDGET, several, cones, sides, levels, bounds, u,
+                self.levels[piece], self.bounds[piece], threshold, goal, _BUDGET, several,
+                cones, sides, levels, bounds, u,
             )  # fmt: skip
             return cones[:n], sides[:n], levels[:n], bounds[:n], floor, looked, value, u
 
