@@ -14,29 +14,28 @@ V, M = "float64[::1]", "float64[:,::1]"
 LONGEST = 2_000_000_000
 
 
-@njit(f"float64({V}, int64, {V}, int64, int64)", **INNER)
-def _dot(x, i, y, j, n):  # type: ignore[no-untyped-def]
-    """``x[i : i + n]^T y[j : j + n]`` with four sums, which need not wait for each other."""
+@njit(f"float64({V}, {V})", **INNER)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """``x^T y`` with four sums, which need not wait for each other."""
     a = b = c = d = 0.0
-    end = i + n
-    while i + 3 < end:
-        a += x[i] * y[j]
-        b += x[i + 1] * y[j + 1]
-        c += x[i + 2] * y[j + 2]
-        d += x[i + 3] * y[j + 3]
+    n = len(x)
+    i = 0
+    while i + 3 < n:
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
         i += 4
-        j += 4
-    while i < end:
-        a += x[i] * y[j]
+    while i < n:
+        a += x[i] * y[i]
         i += 1
-        j += 1
     return (a + b) + (c + d)
 
 
-@njit(f"void({M}, int64, {V}, {V})", **INNER)
-def _times(XT, n, p, out):  # type: ignore[no-untyped-def]
-    """``out = X p`` of the first n rows, by columns: that vectorises."""
-    r = len(p)
+@njit(f"void({M}, {V}, {V})", **INNER)
+def _times(XT, p, out):  # type: ignore[no-untyped-def]
+    """``out = X p``, by columns: that vectorises."""
+    r, n = XT.shape
     for i in range(n):
         out[i] = p[0] * XT[0, i]
     j = 1
@@ -68,10 +67,10 @@ def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
         root = child
 
 
-@njit(f"void({M}, int64, {V}, {V})", **INNER)
-def _back_times(XT, n, m, out):  # type: ignore[no-untyped-def]
+@njit(f"void({M}, {V}, {V})", **INNER)
+def _back_times(XT, m, out):  # type: ignore[no-untyped-def]
     """``out = X^T m``, four columns at a time in two halves: additions that need not wait for each other."""
-    r = len(out)
+    r, n = XT.shape
     half = n // 2
     j = 0
     while j + 3 < r:
@@ -95,31 +94,28 @@ def _back_times(XT, n, m, out):  # type: ignore[no-untyped-def]
         out[j], out[j + 1], out[j + 2], out[j + 3] = a + e, b + f, c + g, d + h
         j += 4
     while j < r:
-        a = 0.0
-        for i in range(n):
-            a += m[i] * XT[j, i]
-        out[j] = a
+        out[j] = _dot(XT[j], m)
         j += 1
 
 
-@njit(f"boolean({M}, int64, {V}, {M}, int64)", **INNER)
+@njit(f"boolean({M}, int64, {M}, {M}, int64)", **INNER)
 def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
-    """Append row ``i`` to the QR factors of the sticky rows (those of Q one after another); False if it depends."""
-    r = len(XT)
-    new = k * r
+    """Append row ``i`` to the QR factors of the sticky rows; False if it depends on them."""
+    r = XT.shape[0]
+    q = Q[k]
     for j in range(r):
-        Q[new + j] = XT[j, i]
-    before = _dot(Q, new, Q, new, r)
+        q[j] = XT[j, i]
+    before = _dot(q, q)
     for b in range(k):
         R[b, k] = 0.0
     norm = before
     for _pass in range(2):
         for b in range(k):
-            d = _dot(Q, b * r, Q, new, r)
+            d = _dot(Q[b], q)
             R[b, k] += d
             for j in range(r):
-                Q[new + j] -= d * Q[b * r + j]
-        norm = _dot(Q, new, Q, new, r)
+                q[j] -= d * Q[b, j]
+        norm = _dot(q, q)
         if norm > 1e-2 * before:  # little was lost to cancellation: once is enough
             break
     if norm <= 1e-18 * before:
@@ -127,34 +123,30 @@ def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     norm = np.sqrt(norm)
     R[k, k] = norm
     for j in range(r):
-        Q[new + j] /= norm
+        q[j] /= norm
     return True
 
 
-@njit(f"void({V}, {M}, int64, int64, int64)", **INNER)
-def _remove(Q, R, r, where, k):  # type: ignore[no-untyped-def]
+@njit(f"void({M}, {M}, int64, int64)", **INNER)
+def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
     """Remove column ``where`` of the ``k`` columns of R, and turn R back to a triangle."""
+    r = Q.shape[1]
     for e in range(where, k - 1):
         for b in range(e + 2):
             R[b, e] = R[b, e + 1]
     for e in range(where, k - 1):
         length = np.hypot(R[e, e], R[e + 1, e])
-        c = R[e, e] / length
-        s = R[e + 1, e] / length
+        c, s = R[e, e] / length, R[e + 1, e] / length
         for b in range(e, k - 1):
-            low = R[e, b]
-            high = R[e + 1, b]
-            R[e, b] = c * low + s * high
-            R[e + 1, b] = c * high - s * low
-        for j in range(e * r, e * r + r):
-            low = Q[j]
-            high = Q[j + r]
-            Q[j] = c * low + s * high
-            Q[j + r] = c * high - s * low
+            low, high = R[e, b], R[e + 1, b]
+            R[e, b], R[e + 1, b] = c * low + s * high, c * high - s * low
+        for j in range(r):
+            low, high = Q[e, j], Q[e + 1, j]
+            Q[e, j], Q[e + 1, j] = c * low + s * high, c * high - s * low
 
 
-@njit(f"int64({M}, int64, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {V}, {M}, int64, int64, int64[::1])", **INNER)
-def _sticky_prox(XT, q, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # type: ignore[no-untyped-def]
+@njit(f"int64({M}, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {M}, {M}, int64, int64, int64[::1])", **INNER)
+def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
 
     The minimiser lies on the hyperplanes of fewer than r "sticky" rows, whose slopes are then fractional. Each step
@@ -162,14 +154,14 @@ def _sticky_prox(XT, q, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # ty
     multiplier leaves [0, a_i] is let go to the side it wants. ``Q`` and ``R`` are the factors of the ``k`` rows in
     ``sticky``; the new k is returned, and ``spent`` counts the steps.
     """
-    r = len(XT)
+    r, q = XT.shape
     g = np.empty(r)
     p = np.empty(r)
     xp = np.empty(q)
     t_kink = np.empty(q)
     i_kink = np.empty(q, np.int64)
     coef = np.empty(r)
-    scale = _dot(c, 0, c, 0, r)
+    scale = _dot(c, c)
     if scale == 0.0:
         for j in range(r):
             w[j] = 0.0
@@ -177,7 +169,7 @@ def _sticky_prox(XT, q, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # ty
     tol = 1e-20 * scale
     for i in range(q):
         xp[i] = a[i] if on[i] else 0.0
-    _back_times(XT, q, xp, g)
+    _back_times(XT, xp, g)
     for j in range(r):
         g[j] += w[j] - c[j]
     for _ in range(max_iter):
@@ -185,11 +177,11 @@ def _sticky_prox(XT, q, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # ty
         for j in range(r):
             p[j] = -g[j]
         for b in range(k):
-            d = _dot(Q, b * r, g, 0, r)
+            d = _dot(Q[b], g)
             coef[b] = -d
             for j in range(r):
-                p[j] += d * Q[b * r + j]
-        pp = _dot(p, 0, p, 0, r)
+                p[j] += d * Q[b, j]
+        pp = _dot(p, p)
         if k >= r or pp <= tol:
             # multipliers: -g = sum_e mu_e x_e
             worst, where, side = 1e-9, -1, False
@@ -212,12 +204,12 @@ def _sticky_prox(XT, q, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # ty
             if side:
                 for j in range(r):
                     g[j] += a[i] * XT[j, i]
-            _remove(Q, R, r, where, k)
+            _remove(Q, R, where, k)
             k -= 1
             for e in range(where, k):
                 sticky[e] = sticky[e + 1]
             continue
-        _times(XT, q, p, xp)
+        _times(XT, p, xp)
         for e in range(k):
             xp[sticky[e]] = 0.0
         m = 0
@@ -279,21 +271,15 @@ def polish(
     C = V.shape[1]
     rough = 4 + r // 2
     most = LONGEST // max(1, n * r)
-    spent = np.empty(1, np.int64)
+    spent = np.zeros(1, np.int64)
     z = np.empty(n)
     v = np.empty(n)
     hidden = np.empty(n)
-    slopes = np.empty(n)
-    neg = np.empty(n, np.int64)  # the rows with v < 0, the first q entries, and what belongs to them
-    XN = np.empty((r, n))
-    an = np.empty(n)
-    zn = np.empty(n)
-    on = np.empty(n, np.bool_)
-    sticky = np.empty(r + 1, np.int64)
+    slopes = np.zeros(n)
     c = np.empty(r)
     w = np.empty(r)
     a_new = np.empty(C)
-    Q = np.empty((r + 1) * r)
+    Q = np.empty((r + 1, r))
     R = np.empty((r + 1, r + 1))
     for s in range(start, stop):
         for j in range(r):
@@ -304,15 +290,21 @@ def polish(
         prepared = False
         exact = False
         q = 0
+        neg = np.empty(0, np.int64)
+        XN = np.empty((r, 0))
+        an = np.empty(0)
+        zn = np.empty(0)
+        on = np.empty(0, np.bool_)
+        sticky = np.empty(r + 1, np.int64)
         n_sticky = 0
         spent[0] = 0
         for it in range(200):
-            norm = np.sqrt(_dot(w, 0, w, 0, r))
+            norm = np.sqrt(_dot(w, w))
             if not norm > 1e-9 * size:  # u = 0 is the maximum of the linearised problem
                 break
             for j in range(r):
                 w[j] /= norm
-            _times(XT, n, w, z)
+            _times(XT, w, z)
             if free or not prepared:
                 if free:
                     size = 0.0
@@ -333,16 +325,21 @@ def polish(
                         h += V[i, e] * A[s, e]
                     v[i] = h
                     q += 1 if h < 0.0 else 0
+                neg = np.empty(q, np.int64)
                 q = 0
                 for i in range(n):
                     if v[i] < 0.0:
                         neg[q] = i
                         q += 1
+                XN = np.empty((r, q))
                 for j in range(r):
                     for i in range(q):
                         XN[j, i] = XT[j, neg[i]]
+                an = np.empty(q)
                 for i in range(q):
                     an[i] = -v[neg[i]]
+                zn = np.empty(q)
+                on = np.zeros(q, np.bool_)
                 n_sticky = 0
             # no branches on the signs of z and v, which no processor can predict
             moved = 0
@@ -351,7 +348,7 @@ def polish(
                 slope = max(v[i], 0.0) if z[i] > 0.0 else 0.0
                 moved += slope != slopes[i]
                 slopes[i] = slope
-            value = _dot(v, 0, hidden, 0, n)
+            value = _dot(v, hidden)
             changed = moved > 0 or not prepared
             if value > best:
                 gained = value - best
@@ -370,9 +367,9 @@ def polish(
             if spent[0] >= most:
                 break
             prepared = True
-            _back_times(XT, n, slopes, c)
+            _back_times(XT, slopes, c)
             # the prox of the ray through u starts the search at the right length
-            size = np.sqrt(_dot(c, 0, c, 0, r))
+            size = np.sqrt(_dot(c, c))
             length = max(value, 1e-3 * size)
             for j in range(r):
                 w[j] *= length
@@ -385,5 +382,5 @@ def polish(
             # far from the end, a rough solution is enough: rows will change sides anyway
             exact = settled
             steps = min(40 * r + 100 if exact else rough, most - spent[0])
-            n_sticky = _sticky_prox(XN, q, an, c, w, zn, on, sticky, Q, R, n_sticky, steps, spent)
+            n_sticky = _sticky_prox(XN, an, c, w, zn, on, sticky, Q, R, n_sticky, steps, spent)
         values[s] = best
