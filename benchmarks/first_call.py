@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 #: A fit is told apart from noise by the smallest of so many processes, an import by the median.
-FITS, IMPORTS = 1, 7
+FITS, IMPORTS = 1, 5
 #: What is imported in a fresh interpreter, whose own start is taken off.
 MODULES = ("sklearn.linear_model", "sklearn.neural_network", "sklearn.ensemble", "bidual")
 #: Seconds that the first call may take beyond the second.
