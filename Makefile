@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz soundness honesty limits lint types check bench bench-certify bench-foundation bench-scale docs docs-quick reproduce clean
+.PHONY: run test test-all fuzz soundness honesty limits lint types check bench bench-certify bench-first bench-foundation bench-scale docs docs-quick reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -39,6 +39,10 @@ bench: $(READY)
 
 bench-certify: $(READY)
 	$(BIN)/python benchmarks/certify.py
+
+# what the first call costs where nothing is compiled yet, and importing; about ten minutes
+bench-first: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/first_call.py
 
 bench-foundation: $(READY)
 	$(BIN)/python benchmarks/foundation.py

@@ -24,3 +24,6 @@ def _cache_is_writable() -> bool:
 #: No fastmath: proofs rest on how sums are rounded, and how they are reordered would depend on whether the code was
 #: just compiled or came from the cache.
 JIT: dict[str, Any] = {"cache": _cache_is_writable(), "nogil": True, "error_model": "numpy"}
+
+#: Options of functions that only compiled ones call: without the ways in from elsewhere, which take a moment each.
+INNER: dict[str, Any] = JIT | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._util.jit import JIT
+from bidual._util.jit import INNER, JIT
 from bidual.bounds.oracle._conic_kernels import conic_bound, spectral_bound
 
 #: Rows are on a side of a cone only if they are by this much, relative to their norm.
@@ -16,7 +16,7 @@ TILT = 1e-14
 DEEPEST = 1000
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-untyped-def]
     r"""Bound of :math:`c^T u + \sum_i v_i (t_i)_+` over a cone, and its value at the point :math:`\sum_k a_k w_k`.
 
@@ -27,7 +27,9 @@ def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-unt
     d = len(lin)
     base, cut, trial = np.empty(d), np.empty(d), np.empty(d)
     h, b, best_a = np.empty(d), np.empty(d), np.empty(d)
-    z, part = np.zeros(m), np.zeros(m)
+    z, part = np.empty(m), np.empty(m)
+    for i in range(m):
+        z[i] = part[i] = 0.0
     for k in range(d):
         s = lin[k]
         for i in range(m):
@@ -105,7 +107,7 @@ def _scalar_bound(lin, K, T, v, m, threshold, sweeps, a):  # type: ignore[no-unt
     return bound, value
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore[no-untyped-def]
     r"""Bound of :math:`\|C u + \sum_i G_i (t_i)_+\|` over a cone, and its value at the point :math:`\sum_k a_k w_k`.
 
@@ -114,7 +116,7 @@ def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore
     bound them, and :math:`\|L\|` bounds the first term.
     """
     d, C = W.shape[0], G.shape[1]
-    theta, weight, z = np.empty(m), np.empty(m), np.zeros(m)
+    theta, weight, z = np.empty(m), np.empty(m), np.empty(m)
     for i in range(m):
         high, low = 0.0, 0.0
         for k in range(d):
@@ -125,8 +127,10 @@ def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore
         for c in range(C):
             s += G[rows[i], c] ** 2
         weight[i] = np.sqrt(s)
-    h, rest, image = np.empty(d), np.zeros(d), np.empty(C)
+        z[i] = 0.0
+    h, rest, image = np.empty(d), np.empty(d), np.empty(C)
     for k in range(d):
+        rest[k] = 0.0
         for c in range(C):
             image[c] = 0.0
             for j in range(d):
@@ -161,17 +165,19 @@ def _vector_bound(active, W, K, T, X, G, rows, m, threshold, a):  # type: ignore
             value += s * s
         value = np.sqrt(value)
     if bound > threshold:
-        L = active.copy()
-        for i in range(m):
-            for c in range(C):
-                for j in range(d):
-                    L[c, j] += theta[i] * G[rows[i], c] * X[rows[i], j]
+        L = np.empty((C, d))
+        for c in range(C):
+            for j in range(d):
+                s = active[c, j]
+                for i in range(m):
+                    s += theta[i] * G[rows[i], c] * X[rows[i], j]
+                L[c, j] = s
         spread = conic_bound(K, rest, h)
         bound = min(bound, spectral_bound(L) + spread)
     return bound, value
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _settle(T, v, rows, m, tol, X, G, active):  # type: ignore[no-untyped-def]
     """Drop the rows that are on one side of the cone, adding those on the positive side to ``active``; rows left."""
     d, C = X.shape[1], G.shape[1]
@@ -198,7 +204,7 @@ def _settle(T, v, rows, m, tol, X, G, active):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _edge(T, v, m, K, curvature):  # type: ignore[no-untyped-def]
     """The pair of generators between which most weight changes its side, and that weight."""
     d = K.shape[0]
@@ -225,6 +231,7 @@ def search_cones(  # type: ignore[no-untyped-def]
     threshold,
     final,
     budget,
+    several,
     out_generators,
     out_sides,
     out_levels,
@@ -237,6 +244,7 @@ def search_cones(  # type: ignore[no-untyped-def]
     :math:`\|\sum_i G_i (x_i^T u)_+\|` with ``G = weights[sides[f]]`` of several columns, or
     :math:`\sum_i G_i (x_i^T u)_+` if there is one. Cones with a bound above ``threshold`` are halved; the others, and
     those left when ``budget`` cones have been looked at, are returned, except for those with a bound below ``final``.
+    ``several`` is None if there is one column, so that only what that needs is compiled.
 
     Returns
     -------
@@ -255,13 +263,15 @@ def search_cones(  # type: ignore[no-untyped-def]
     active = np.empty((depth, C, d))
     ceiling = np.empty(depth)
     level = np.empty(depth, np.int64)
-    lin, a, near = np.empty(d), np.empty(d), np.empty(d)
+    lin, a, near, middle = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     n_out, looked = 0, 0
     floor, best = 0.0, 0.0
     for f in range(len(generators)):
         G = weights[sides[f]]
         top = 0
-        W[0] = generators[f]
+        for k in range(d):
+            for j in range(d):
+                W[0, k, j] = generators[f, k, j]
         ceiling[0] = bounds[f]
         level[0] = levels[f]
         if looked < budget:
@@ -283,14 +293,16 @@ def search_cones(  # type: ignore[no-untyped-def]
                 for c in range(C):
                     s += G[i, c] ** 2
                 v[0, i] = G[i, 0] if C == 1 else np.sqrt(s)
-            active[0] = 0.0
+            for c in range(C):
+                for j in range(d):
+                    active[0, c, j] = 0.0
             count[0] = _settle(T[0], v[0], rows[0], N, tol, X, G, active[0])
         while top >= 0:
             leaf = looked >= budget
             if not leaf:
                 looked += 1
                 m = count[top]
-                if C == 1:
+                if several is None:
                     for k in range(d):
                         s = 0.0
                         for j in range(d):
@@ -313,9 +325,9 @@ def search_cones(  # type: ignore[no-untyped-def]
                     weight, one, two = _edge(T[top], v[top], m, K[top], ceiling[top] if C > 1 else 0.0)
                     good = weight > 0.0 and K[top, one, two] <= 1.0 - 1e-14 and level[top] < DEEPEST
                     if good:
-                        middle = W[top, one] + W[top, two]
                         size = 0.0
                         for j in range(d):
+                            middle[j] = W[top, one, j] + W[top, two, j]
                             size += middle[j] * middle[j]
                         size = np.sqrt(size)
                         for j in range(d):
@@ -332,7 +344,9 @@ def search_cones(  # type: ignore[no-untyped-def]
                         continue
             if leaf:
                 if ceiling[top] > final:
-                    out_generators[n_out] = W[top]
+                    for k in range(d):
+                        for j in range(d):
+                            out_generators[n_out, k, j] = W[top, k, j]
                     out_sides[n_out] = sides[f]
                     out_levels[n_out] = level[top]
                     out_bounds[n_out] = ceiling[top]
@@ -359,13 +373,15 @@ def search_cones(  # type: ignore[no-untyped-def]
                 T[top, one, i] = t
                 v[up, i] = v[top, i]
                 rows[up, i] = rows[top, i]
-            active[up] = active[top]
-            W[up] = W[top]
-            K[up] = K[top]
-            W[up, two] = middle
-            W[top, one] = middle
+            for c in range(C):
+                for j in range(d):
+                    active[up, c, j] = active[top, c, j]
             own = 0.0
             for j in range(d):
+                for k in range(d):
+                    W[up, k, j] = W[top, k, j]
+                    K[up, k, j] = K[top, k, j]
+                W[up, two, j] = W[top, one, j] = middle[j]
                 own += middle[j] * middle[j]
             for half, new in ((top, one), (up, two)):
                 for k in range(d):

@@ -1,14 +1,14 @@
-"""Compiled non-negative least squares of a few variables: the bound on one cone."""
+"""Compiled bounds on one cone: non-negative least squares of a few variables, and spectral norms."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from bidual._util.jit import JIT
+from bidual._util.jit import INNER
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _solve_support(K, h, on, a, L):  # type: ignore[no-untyped-def]
     """Solve ``K_SS a_S = h_S`` on the support ``on`` by Cholesky, zero elsewhere; False if K_SS is singular."""
     d = len(h)
@@ -45,7 +45,7 @@ def _solve_support(K, h, on, a, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**JIT)
+@njit(**INNER)
 def _repaired_norm(K, h, a):  # type: ignore[no-untyped-def]
     r"""Norm of a point q with :math:`w_k^T q \ge h_k` made from the multipliers ``a >= 0``.
 
@@ -66,7 +66,7 @@ def _repaired_norm(K, h, a):  # type: ignore[no-untyped-def]
     return np.sqrt(max(total, 0.0))
 
 
-@njit(**JIT)
+@njit(**INNER)
 def conic_bound(K, h, a):  # type: ignore[no-untyped-def]
     r"""Upper bound on :math:`\max h^T a` over :math:`a \ge 0`, :math:`a^T K a \le 1`, tight as a rule; maximiser in a.
 
@@ -119,18 +119,7 @@ def conic_bound(K, h, a):  # type: ignore[no-untyped-def]
     return min(best, _repaired_norm(K, h, a))
 
 
-@njit(**JIT)
-def conic_multipliers(generators, heights):  # type: ignore[no-untyped-def]
-    r"""Maximisers of :math:`\sum_k a_k h_k` over :math:`a \ge 0, \|\sum_k a_k w_k\| \le 1`, one row for each cone."""
-    n, d = heights.shape
-    found, a = np.empty((n, d)), np.empty(d)
-    for i in range(n):
-        conic_bound(np.dot(generators[i], generators[i].T), heights[i], a)
-        found[i] = a
-    return found
-
-
-@njit(**JIT)
+@njit(**INNER)
 def spectral_bound(L):  # type: ignore[no-untyped-def]
     r"""Upper bound on the spectral norm of a small matrix: powers of the Gram matrix by repeated squaring.
 
@@ -139,16 +128,40 @@ def spectral_bound(L):  # type: ignore[no-untyped-def]
     trace, which is d times the result squared at most, each square by :math:`\sqrt d \gamma_d` and half as much in
     the result as the one before.
     """
-    whole = np.sqrt((L * L).sum())
+    C, d = L.shape
+    n = min(C, d)
+    whole = 0.0
+    for i in range(C):
+        for j in range(d):
+            whole += L[i, j] * L[i, j]
+    whole = np.sqrt(whole)
     if whole == 0.0:
         return 0.0
-    L = L / whole
-    S = L @ L.T if L.shape[0] <= L.shape[1] else L.T @ L
+    S, square = np.empty((n, n)), np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            s = 0.0
+            for k in range(max(C, d)):
+                s += (L[i, k] / whole) * (L[j, k] / whole) if n == C else (L[k, i] / whole) * (L[k, j] / whole)
+            S[i, j] = s
     log, power = 0.0, 1.0
-    for _ in range(5):
-        size = np.sqrt((S * S).sum())
+    for turn in range(6):
+        size = 0.0
+        for i in range(n):
+            for j in range(n):
+                size += S[i, j] * S[i, j]
+        size = np.sqrt(size)
         log += np.log(size) / power
-        S = S / size
-        S = S @ S
         power *= 2.0
-    return whole * np.exp(0.5 * (log + 0.5 * np.log((S * S).sum()) / power))
+        if turn == 5:
+            break
+        for i in range(n):
+            for j in range(n):
+                s = 0.0
+                for k in range(n):
+                    s += (S[i, k] / size) * (S[k, j] / size)
+                square[i, j] = s
+        for i in range(n):
+            for j in range(n):
+                S[i, j] = square[i, j]
+    return whole * np.exp(0.5 * log)

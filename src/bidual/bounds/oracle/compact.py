@@ -161,7 +161,7 @@ def relax(
     max_iter, tol
         Of each stage: quasi-Newton steps, and the relative progress in ten of them below which it ends.
     """
-    from bidual.bounds.oracle import _compact_kernels
+    from bidual.bounds.oracle._compact_kernels import minimise
 
     plus, minus = side.plus, side.minus
     rows = np.concatenate([plus, minus])
@@ -175,10 +175,9 @@ def relax(
     u, U, mu = np.zeros(r), np.zeros((r, r)), np.ones(1)
     for tau, eps in stages:
         checkpoint()
-        bound, _ = _compact_kernels.minimise(
-            x, X, w, len(plus), len(minus), side.linear, side.cuts, tau / r, eps, mu, max_iter,
-            enough / side.scale, tol, u, U,
-        )  # fmt: skip
+        bound = minimise(
+            x, X, w, len(plus), side.linear, side.cuts, tau / r, eps, mu, max_iter, enough / side.scale, tol, u, U
+        )
         if bound * side.scale <= enough:
             break
     kept = np.clip(x, -_RANGE, _RANGE).astype(np.float32)

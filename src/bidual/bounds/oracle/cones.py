@@ -93,11 +93,13 @@ class ConeSearch:
 
         def search(piece: IntArray) -> tuple[FloatArray, IntArray, IntArray, FloatArray, float, int, float, FloatArray]:
             room, r = _BUDGET + 64 + len(piece), self.constraint.rank
+            several = None if self.constraint.n_outputs == 1 else True
             cones, bounds, u = np.empty((room, r, r)), np.empty(room), np.zeros(r)
             sides, levels = np.empty((2, room), dtype=np.int64)
             n, floor, value, looked = _cone_kernels.search_cones(
                 self.constraint.X, self._tol, self._weights, self.generators[piece], self.sides[piece],
-                self.levels[piece], self.bounds[piece], threshold, goal, _BUDGET, cones, sides, levels, bounds, u,
+                self.levels[piece], self.bounds[piece], threshold, goal, _BUDGET, several,
+                cones, sides, levels, bounds, u,
             )  # fmt: skip
             return cones[:n], sides[:n], levels[:n], bounds[:n], floor, looked, value, u
 

@@ -84,8 +84,6 @@ class Cover:
         no two directions of a cone having a product below :math:`-\eta`. Beyond so many outputs that cones are
         refined, :math:`\|H\| \le \|B H\| (1 - \|B^T B - I\|)^{-1/2}` for the axes B.
         """
-        from bidual.bounds.oracle._conic_kernels import conic_multipliers
-
         if not np.isfinite(g).all():  # multipliers that are no numbers bound nothing
             return np.full(max(1, len(self.cones)), np.inf)
         C = len(self.axes)
@@ -96,7 +94,7 @@ class Cover:
             return np.array([length * (1.0 + defect)])  # a defect of 1e-9 at most: twice what the root needs
         corners, heights = self.directions[self.cones], g[self.cones]
         products = np.einsum("kic,kjc->kij", corners, corners)
-        a = conic_multipliers(corners, heights)
+        a = _multipliers(products, heights)
         a = a + np.maximum(heights - np.einsum("kij,kj->ki", products, a), 0.0)
         q = np.einsum("kj,kjc->kc", a, corners)
         length = np.linalg.norm(q, axis=1)
@@ -104,6 +102,26 @@ class Cover:
         sizes = np.einsum("kii->ki", products).min(axis=1) - C * (few - np.minimum(products.min(axis=(1, 2)), 0.0))
         sums = np.sqrt(C / np.maximum(sizes, UNIT))
         return np.asarray((length + sums * (short + 2 * few * (length + heights.max(axis=1)))) * (1.0 + few))
+
+
+def _multipliers(products: FloatArray, heights: FloatArray) -> FloatArray:
+    r"""Of every cone the minimiser of :math:`\tfrac12 a^T K a - h^T a` over :math:`a \ge 0`, K being ``products``.
+
+    Murty's rule (the first entry that is wrong changes sides) ends for positive definite K, after :math:`2^C` steps
+    at most, whatever the start. Nothing is proven by it.
+    """
+    C = heights.shape[1]
+    free, eye = heights > 0.0, np.eye(C)
+    K, a = products + UNIT * C * eye, np.zeros_like(heights)  # not singular, however narrow the cone
+    for _ in range(2**C):
+        both = free[:, :, None] & free[:, None, :]
+        a = np.linalg.solve(np.where(both, K, eye), np.where(free, heights, 0.0)[:, :, None])[:, :, 0]
+        lacking = heights - np.einsum("kij,kj->ki", K, a)
+        wrong = np.where(free, a < 0.0, lacking > 2 * C * UNIT * heights.max(axis=1, keepdims=True))
+        if not wrong.any():
+            break
+        free ^= wrong & (np.cumsum(wrong, axis=1) == 1)
+    return np.asarray(np.maximum(a, 0.0))
 
 
 @dataclass(frozen=True)

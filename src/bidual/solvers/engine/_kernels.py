@@ -14,17 +14,6 @@ from bidual._util.typing import Array
 
 
 @njit(**JIT)
-def relu_sum(Z: Array, alpha: Array, out: Array, start: int, stop: int) -> None:
-    r"""``out[i] = sum_k alpha_k (Z_ik)_+`` for rows ``start..stop``."""
-    m = Z.shape[1]
-    for i in range(start, stop):
-        total = Z[0, 0] * 0
-        for k in range(m):
-            total += alpha[k] * max(Z[i, k], Z.dtype.type(0))
-        out[i] = total
-
-
-@njit(**JIT)
 def relu_back(Z: Array, alpha: Array, g: Array, start: int, stop: int) -> None:
     r"""``Z_ik <- g_i alpha_k 1[Z_ik > 0]``, in place, for rows ``start..stop``."""
     m = Z.shape[1]
@@ -32,17 +21,6 @@ def relu_back(Z: Array, alpha: Array, g: Array, start: int, stop: int) -> None:
         gi = g[i]
         for k in range(m):
             Z[i, k] = gi * alpha[k] if Z[i, k] > 0 else Z.dtype.type(0)
-
-
-@njit(**JIT)
-def weighted_sum(Z: Array, D: Array, out: Array, start: int, stop: int) -> None:
-    r"""``out[i] = sum_k Z_ik D_ik`` for rows ``start..stop``."""
-    m = Z.shape[1]
-    for i in range(start, stop):
-        total = Z[0, 0] * 0
-        for k in range(m):
-            total += Z[i, k] * D[i, k]
-        out[i] = total
 
 
 @njit(**JIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from bidual._util.jit import JIT
+from bidual._util.jit import INNER, JIT
 from bidual._util.typing import Array
 
 # Signatures are spelled out: inferred ones differ in literal integers, and each would be compiled.
@@ -14,7 +14,7 @@ V, M = "float64[::1]", "float64[:,::1]"
 LONGEST = 2_000_000_000
 
 
-@njit(f"float64({V}, {V})", **JIT)
+@njit(f"float64({V}, {V})", **INNER)
 def _dot(x, y):  # type: ignore[no-untyped-def]
     """``x^T y`` with four sums, which need not wait for each other."""
     a = b = c = d = 0.0
@@ -32,7 +32,7 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
     return (a + b) + (c + d)
 
 
-@njit(f"void({M}, {V}, {V})", **JIT)
+@njit(f"void({M}, {V}, {V})", **INNER)
 def _times(XT, p, out):  # type: ignore[no-untyped-def]
     """``out = X p``, by columns: that vectorises."""
     r, n = XT.shape
@@ -51,7 +51,7 @@ def _times(XT, p, out):  # type: ignore[no-untyped-def]
         j += 1
 
 
-@njit(f"void({V}, int64[::1], int64, int64)", **JIT)
+@njit(f"void({V}, int64[::1], int64, int64)", **INNER)
 def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
     """Restore the heap order (smallest first) of ``t[:m]`` below ``root``, carrying ``index`` along."""
     while True:
@@ -67,7 +67,7 @@ def _sift(t, index, root, m):  # type: ignore[no-untyped-def]
         root = child
 
 
-@njit(f"void({M}, {V}, {V})", **JIT)
+@njit(f"void({M}, {V}, {V})", **INNER)
 def _back_times(XT, m, out):  # type: ignore[no-untyped-def]
     """``out = X^T m``, four columns at a time in two halves: additions that need not wait for each other."""
     r, n = XT.shape
@@ -98,7 +98,7 @@ def _back_times(XT, m, out):  # type: ignore[no-untyped-def]
         j += 1
 
 
-@njit(f"boolean({M}, int64, {M}, {M}, int64)", **JIT)
+@njit(f"boolean({M}, int64, {M}, {M}, int64)", **INNER)
 def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     """Append row ``i`` to the QR factors of the sticky rows; False if it depends on them."""
     r = XT.shape[0]
@@ -127,7 +127,7 @@ def _append(XT, i, Q, R, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(f"void({M}, {M}, int64, int64)", **JIT)
+@njit(f"void({M}, {M}, int64, int64)", **INNER)
 def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
     """Remove column ``where`` of the ``k`` columns of R, and turn R back to a triangle."""
     r = Q.shape[1]
@@ -145,7 +145,7 @@ def _remove(Q, R, where, k):  # type: ignore[no-untyped-def]
             Q[e, j], Q[e + 1, j] = c * low + s * high, c * high - s * low
 
 
-@njit(f"int64({M}, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {M}, {M}, int64, int64, int64[::1])", **JIT)
+@njit(f"int64({M}, {V}, {V}, {V}, {V}, boolean[::1], int64[::1], {M}, {M}, int64, int64, int64[::1])", **INNER)
 def _sticky_prox(XT, a, c, w, z, on, sticky, Q, R, k, max_iter, spent):  # type: ignore[no-untyped-def]
     r"""Minimise :math:`\tfrac12 \|w - c\|^2 + \sum_i a_i (x_i^T w)_+` in place by an active set.
 

@@ -55,7 +55,11 @@ class ProximalGradient:
     def forward(self, W: Array, intercept: float) -> tuple[Array, FloatArray]:
         """Pre-activations and outputs."""
         Z = self.X @ W.T
-        _kernels.over_pieces(lambda a, b: _kernels.relu_sum(Z, self.signs, self._F, a, b), len(Z), self._piece)
+
+        def work(start: int, stop: int) -> None:
+            np.matmul(np.maximum(Z[start:stop], 0), self.signs, out=self._F[start:stop])
+
+        _kernels.over_pieces(work, len(Z), self._piece)
         return Z, self.problem.atoms.pool(self._F.astype(np.float64))[:, None] + intercept
 
     def _back(self, Z: Array, g: FloatArray) -> Array:
@@ -78,7 +82,7 @@ class ProximalGradient:
         size = 0.0
         for _ in range(iterations):
             P = P / max(float(np.linalg.norm(P)), 1e-30)
-            _kernels.weighted_sum(self.X @ P.T, D, q, 0, len(Z))
+            np.einsum("ik,ik->i", self.X @ P.T, D, out=q)
             lifted = self.problem.atoms.spread(self.problem.atoms.pool(q.astype(np.float64)) * self.problem.w)
             P = (D * np.asarray(lifted, dtype=np.float32)[:, None]).T @ self.X
             size = float(np.linalg.norm(P))

@@ -151,7 +151,7 @@ class SmoothedNewton:
         scratch = np.empty_like(D)
 
         def times(P: Array, p: float) -> tuple[Array, float]:
-            _kernels.weighted_sum(X @ P.T, D, q, 0, self.N)
+            np.einsum("ik,ik->i", X @ P.T, D, out=q)
             t = c * (problem.atoms.pool(q) + p)
             np.multiply(D, np.asarray(problem.atoms.spread(t), dtype=self.dtype)[:, None], out=scratch)
             return scratch.T @ X + np.matmul(own, P[:, :, None])[:, :, 0], float(t.sum()) if free else 0.0
