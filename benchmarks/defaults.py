@@ -4,7 +4,7 @@ python benchmarks/defaults.py --data FOLDER [--sets a,b] [--splits 3] [--only ou
 
 The sets: the sixteen of regression in the folder, every fourth of its classification sets of 100 to 30,000 rows (by
 name, so that nobody chose them), and those of scikit-learn. Split k: a quarter of the rows, drawn with seed k, is unseen
-(in the proportions of the classes). Score: R^2, or accuracy. All on one thread;
+(in the proportions of the classes). Score: R^2, or accuracy. All on one thread (OMP_NUM_THREADS=1, as make does it);
 times are processor seconds.
 
 Peers, at scikit-learn's defaults: MLP and SVM (RBF kernel) on standardised columns, and on standardised targets, without
@@ -15,11 +15,6 @@ Every fit is a line of the journal; one that is there is not run again.
 """
 
 from __future__ import annotations
-
-import os
-
-for _pool in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
-    os.environ.setdefault(f"{_pool}_NUM_THREADS", "1")
 
 import argparse
 import json
@@ -140,6 +135,8 @@ def report(lines: list[dict[str, Any]]) -> str:
     for line in lines:
         by.setdefault(line["set"], {}).setdefault(line["model"], []).append(line)
     whole = {name: row for name, row in by.items() if len({len(row.get(kind, ())) for kind in kinds}) == 1}
+    if not whole:
+        return "No set has been run with every model."
     S = np.array([[np.mean([line["score"] for line in row[kind]]) for kind in kinds] for row in whole.values()])
     T = np.array([[np.mean([seconds(line) for line in row[kind]]) for kind in kinds] for row in whole.values()])
     rows = []
@@ -151,7 +148,7 @@ def report(lines: list[dict[str, Any]]) -> str:
                 name.removeprefix("uci_").removeprefix("reg_"),
                 f"{first['n']} x {first['d']}" + (f", {first['classes']} classes" if first["classes"] else ""),
                 *(f"**{s:.3f}**" if s == scores.max() else f"{s:.3f}" for s in scores),
-                *(f"{t:.1f}" for t in times[[0, -1]]),
+                *(f"{t:.1f}" for t in (times[0], times[-1])),
                 f"{np.max([line['likely_gap'] for line in ours]):.2g}",
                 f"{np.max([line['gap'] for line in ours]):.2g}",
                 f"{np.mean([line['neurons'] for line in ours]):.0f}",
@@ -159,7 +156,7 @@ def report(lines: list[dict[str, Any]]) -> str:
         )
     columns = ["set", "training rows", *PEERS, "ours", "MLP, s", "ours, s", "likely gap", "proven gap", "neurons"]
     ranks = np.array([[1 + np.sum(s > v) + (np.sum(s == v) - 1) / 2 for v in s] for s in S])
-    close = np.mean(S >= S[:, :-1].max(axis=1, keepdims=True) - CLOSE, axis=0)
+    close = np.mean(S.T >= S[:, :-1].max(axis=1) - CLOSE, axis=1)
     small = np.array([row["ours"][0]["n"] * row["ours"][0]["d"] <= SMALL for row in whole.values()])
     summary = table(
         ["", *kinds],

@@ -169,10 +169,10 @@ class BaseReLU(Certified):
         plain = type(self)(**{**self.get_params(deep=False), **numbers})
         left = current().left
         share = None if left == np.inf else _CHOOSING * left
+        X, y = indexable(X, y)
+        weight = None if sample_weight is None else check_weights(sample_weight, X)
         with watching(share), task("choice of beta", self.verbose):
-            return chosen_beta(
-                plain, data, *indexable(X, y), None if sample_weight is None else check_weights(sample_weight, X)
-            )
+            return chosen_beta(plain, data, X, y, weight)
 
     @property
     def _standardises(self) -> bool:

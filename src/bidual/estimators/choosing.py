@@ -55,10 +55,11 @@ def chosen_beta(estimator: Any, data: Trainable, X: Array, y: Array, sample_weig
     plain = type(estimator)(**{**estimator.get_params(deep=False), "tol": _TOL, "verbose": 0, "random_state": 0})
     given = ACTIVATIONS[plain.activation].gated or plain.method == "sampled"
     method = plain.method if given else Rough()
-    how = (betas, _score, (_PATIENCE, _WORSE), method)
-    scores = np.mean([path_scores(plain, X, y, sample_weight, *split, *how)[0] for split in rows], axis=0)
-    good = np.flatnonzero(scores >= np.nanmax(scores) - _WORSE) if np.isfinite(scores).any() else ()
-    best = int(good[0]) if len(good) else SHARES.index(SHARE)
+    patience = _PATIENCE, _WORSE
+    paths = (path_scores(plain, X, y, sample_weight, *split, betas, _score, patience, method) for split in rows)
+    scores = np.mean([score for score, _ in paths], axis=0)
+    good = scores >= np.nanmax(scores) - _WORSE if np.isfinite(scores).any() else np.array(SHARES) == SHARE
+    best = int(good.argmax())
     return float(betas[best] * min(1.0, np.sqrt(_MOST / n)))
 
 

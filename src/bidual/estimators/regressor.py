@@ -28,9 +28,9 @@ class ReLURegressor(Numbers, BaseReLU):
     ----------
     beta : float or "auto", default="auto"
         Weight decay. "auto" chooses it from the data: of eight shares of :func:`~bidual.beta_max`, from .3 down to
-        .001, the one whose networks score best on rows that were held out (:mod:`bidual.estimators.choosing`);
-        ``beta_`` tells. The certificate is then about that beta. ``beta=0`` asks for the network of smallest penalty that fits the data exactly (003 eq. 6);
-        the objective is then that penalty.
+        .001, the largest whose networks score about as well as the best on rows that were held out
+        (:mod:`bidual.estimators.choosing`); ``beta_`` tells. The certificate is then about that beta. ``beta=0`` asks
+        for the network of smallest penalty that fits the data exactly (003 eq. 6); the objective is then that penalty.
     loss : str or Loss, default="squared"
         The name of a loss for numbers ("squared", "huber", "absolute", "quantile", ...), or an object from
         :mod:`bidual.losses`.
@@ -138,7 +138,8 @@ class ReLURegressor(Numbers, BaseReLU):
     -----
     Training stops when ``(objective_ - likely_bound_) / objective_ <= tol``; otherwise a ``ConvergenceWarning`` says
     what was reached. ``time_limit`` holds for the choice of beta, the training and the proof together; a fit that it
-    does not end depends on nothing but data and ``random_state``. Ctrl-C during the choice of beta is a ``KeyboardInterrupt``: nothing has been trained yet.
+    does not end depends on nothing but data and ``random_state``. Ctrl-C during the choice of beta is a
+    ``KeyboardInterrupt``: nothing has been trained yet.
 
     Examples
     --------

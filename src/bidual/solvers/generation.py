@@ -42,10 +42,10 @@ class Generation(Run, ABC):
         """Prepare the next round; or why there is to be none, though the gap is open."""
 
     @property
-    def closed(self) -> bool:
-        """Whether the gap is as small as was asked for; once predictions have settled, as is enough."""
+    def tolerance(self) -> float:
+        """The gap to reach; once predictions have settled, that which is enough."""
         enough = self.options.enough if self.settled else None
-        return self.gap <= max(self.options.tol, enough or 0.0)
+        return max(self.options.tol, enough or 0.0)
 
     def look(self, F: FloatArray) -> None:
         """Note whether predictions are what they were, if that matters."""

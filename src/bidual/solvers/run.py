@@ -172,9 +172,14 @@ class Run(Log, Generic[NetworkT]):
         return relative_gap(self.objective, self.bound.value)
 
     @property
+    def tolerance(self) -> float:
+        """The gap to reach."""
+        return self.options.tol
+
+    @property
     def closed(self) -> bool:
         """Whether the gap is as small as was asked for."""
-        return self.gap <= self.options.tol
+        return self.gap <= self.tolerance
 
     def predictions(self) -> FloatArray:
         """Outputs of the best network."""
@@ -233,7 +238,7 @@ class Run(Log, Generic[NetworkT]):
         """
         if not (self.problem.atoms.merges and len(self.neurons) <= tuning().gathered):
             return
-        ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.target))
+        ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.tolerance))
         most = tuning().thinned // max(self.neurons.U.shape[1] * len(self.problem.Y), 1)  # all rows may be zero
         fails = 0
         with suppress(Stopped):

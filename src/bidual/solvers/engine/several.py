@@ -19,8 +19,9 @@ from bidual.bounds import lower_bound
 from bidual.programs.corrective import Corrected
 from bidual.programs.outputs_corrective import corrected_outputs
 from bidual.solvers.engine.candidates import unit_rows
-from bidual.solvers.engine.loop import CUTS, SAME, SHARPEST, WIDER, Engine
+from bidual.solvers.engine.loop import CUTS, SHARPEST, WIDER, Engine
 from bidual.solvers.engine.pair_gradient import GAIN, PairGradient
+from bidual.solvers.engine.searching import SAME
 from bidual.solvers.generation import UNSEEN
 
 #: The first width of the kinks: the start has followed them already.
