@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz soundness honesty limits lint types check bench bench-certify bench-first bench-foundation bench-scale docs docs-quick reproduce clean
+.PHONY: run test test-all fuzz soundness honesty limits lint types check bench bench-certify bench-first bench-foundation bench-scale bench-defaults docs docs-quick reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -58,6 +58,10 @@ limits: $(READY)
 # image-size data; about 25 minutes, goes on where it was stopped; DATA is the folder of mnist.npz and cifar10.npz
 bench-scale: $(READY)
 	$(BIN)/python benchmarks/scale.py --data $(or $(DATA),data)
+
+# a fit with nothing but defaults beside four peers; about an hour, goes on where it was stopped
+bench-defaults: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/defaults.py --data $(or $(DATA),data)
 
 # the experiments of the papers at small sizes; DATA=folder with the real data sets
 reproduce: $(READY)

@@ -15,6 +15,7 @@ from bidual import ReLUClassifier, ReLURegressor, ReLURegressorCV, SplineRegress
 from bidual._util import progress
 from bidual._util.progress import closed, note, task
 from bidual._util.tuning import tuned
+from bidual.cli import main
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 2))
@@ -149,3 +150,30 @@ def test_progress_of_splines_counts_in_the_units_of_the_user(capsys):
     objectives, certificates = told(capsys)
     assert objectives[-1] == pytest.approx(est.objective_, rel=1e-2)
     assert certificates == 1
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ReLURegressor(beta=1e2, tol=1e-3, scale=False, random_state=0, verbose=1),
+        ReLURegressor(beta=1e2, method="exact", scale=False, verbose=1),
+        ReLURegressorCV(n_betas=2, cv=2, tol=1e-2, prove=False, random_state=0, verbose=1),
+    ],
+    ids=["adaptive", "exact", "cv"],
+)
+def test_progress_counts_in_the_units_of_the_user(estimator, capsys):
+    estimator.fit(X, 1000 * Y + 300)
+    objectives, certificates = told(capsys)
+    assert objectives[-1] == pytest.approx(estimator.objective_, rel=1e-2)
+    assert certificates == 1
+
+
+def test_the_command_line_tells_the_certificate_once(capsys, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n" + "".join(f"{k},{k * k}\n" for k in range(12)))
+    for command in (["fit", "--beta", "0.1"], ["cv", "--n-betas", "2", "--folds", "2"]):
+        assert not main(
+            [*command, str(table), "--target", "b", "--tol", "1e-2", "--out", str(tmp_path / "m.json"), "-v"]
+        )
+        said = capsys.readouterr()
+        assert (said.out + said.err).count("Certificate") == 1

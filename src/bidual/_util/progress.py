@@ -59,6 +59,12 @@ def unit() -> float:
     return 1.0 if current is None else current.unit
 
 
+def result(text: str) -> None:
+    """What came of the work, unless it is part of larger work, which says so itself."""
+    if _current.get() is None:
+        print(text, flush=True)
+
+
 def closed(gap: float, tol: float) -> float:
     """How much of the way from a gap of one to ``tol`` is done, on the log scale."""
     if not tol < gap < 1.0:

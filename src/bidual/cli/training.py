@@ -13,6 +13,7 @@ import numpy as np
 from bidual._util import watch as _watch
 from bidual._util.extras import require
 from bidual._util.files import write_atomically
+from bidual._util.progress import task
 from bidual.cli.commands import (
     INTERRUPTED,
     JSON,
@@ -218,7 +219,8 @@ def _numbers(text: str | None) -> np.ndarray[Any, Any] | None:
 
 
 def _trained(estimator: Any, data: Prepared) -> Any:
-    with contextlib.redirect_stdout(sys.stderr):  # progress must not mix with the report
+    # progress must not mix with the report, which tells the certificate
+    with contextlib.redirect_stdout(sys.stderr), task("command", estimator.verbose):
         return estimator.fit(data.inputs, data.coded, sample_weight=data.weights)
 
 

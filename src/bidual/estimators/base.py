@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.checks import check_flag, check_number, check_prove, check_seed, check_time_limit, check_verbose
 from bidual._util.data import check_weights, validate_data
-from bidual._util.progress import note, task
+from bidual._util.progress import note, result, task
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import current, watching
 from bidual.architectures import Architecture, Standardised, get_architecture
@@ -222,7 +222,7 @@ class BaseReLU(Certified):
         self.tol_ = tol if enough is None else enough
         trained.warn_unless(self.tol_, stacklevel=3)
         if self.verbose:
-            print(self.certificate_, flush=True)
+            result(str(self.certificate_))
         return self
 
     def _check_parameters(self) -> None:

@@ -56,8 +56,12 @@ def chosen_beta(estimator: Any, data: Trainable, X: Array, y: Array, sample_weig
     given = ACTIVATIONS[plain.activation].gated or plain.method == "sampled"
     method = plain.method if given else Rough()
     patience = _PATIENCE, _WORSE
-    paths = (path_scores(plain, X, y, sample_weight, *split, betas, _score, patience, method) for split in rows)
-    scores = np.mean([score for score, _ in paths], axis=0)
+    folds: list[FloatArray] = []
+    for train, test in rows:
+        if not (folds and current().late()):
+            scored = path_scores(plain, X, y, sample_weight, train, test, betas, _score, patience, method)
+            folds.append(scored[0])
+    scores = np.mean(folds, axis=0)
     good = scores >= np.nanmax(scores) - _WORSE if np.isfinite(scores).any() else np.array(SHARES) == SHARE
     best = int(good.argmax())
     return float(betas[best] * min(1.0, np.sqrt(_MOST / n)))

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.checks import check_number, check_time_limit, check_verbose
 from bidual._util.data import check_weights, validate_data
+from bidual._util.progress import result
 from bidual._util.typing import Array, FloatArray
 from bidual.estimators.certified import Certified, Numbers, store
 from bidual.estimators.labels import LabelScores
@@ -58,7 +59,7 @@ class BaseSpline(Certified):
         self._adopt(trained)
         trained.warn_unless(self.tol, stacklevel=3)
         if self.verbose:
-            print(self.certificate_, flush=True)
+            result(str(self.certificate_))
 
     def _outputs(self, X: Array) -> FloatArray:
         """Network outputs ``(n, C)`` for new rows."""

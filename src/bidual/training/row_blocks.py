@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from bidual._util.data import normalise_weights
 from bidual._util.extras import advice
+from bidual._util.progress import task
 from bidual._util.ranges import check_range, check_size
 from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
@@ -151,7 +152,7 @@ class RowBlocks(Trainable):
         if vectors is None:
             vectors = self._gates(gates, options, start)
         file.keep(gates=vectors)
-        with self._posed(vectors) as problem:
+        with self._posed(vectors) as problem, task("training", options.verbose, self.units.value):
             found = solve_large(
                 problem,
                 replace(options, time_limit=None if watch.deadline == np.inf else watch.left),

@@ -204,7 +204,7 @@ class TrainingSet(Posed, Trainable):
             options = replace(options, start=units.normalise_neurons(neurons))
         if self.objective.beta > 0 and not self.lift.scale_free and self.X.ndim == 2:
             check_columns(self.X, units.inputs, natural.beta)
-        with task("training", options.verbose):
+        with task("training", options.verbose, units.value):
             by = act.solver(method) if isinstance(method, str) else method
             solution = solved(natural, by, replace(options, time_limit=_training_share(options, watch)), act.nothing)
             seconds = seconds_for(options.prove, time.perf_counter() - began, watch.left)
