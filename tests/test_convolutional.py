@@ -177,7 +177,7 @@ def test_exact_and_adaptive_reach_the_printed_program_for_every_loss(loss, kw):
     estimator = ReLURegressor if regression else ReLUClassifier
     optimum = printed_program(X, y, 0.03, 2, loss, fit_intercept=True, **kw)
     for method in ("exact", "adaptive"):
-        est = estimator(0.03, loss=loss, architecture=Convolutional(2), bias=False, method=method, random_state=0)
+        est = estimator(0.03, loss=loss, architecture=Convolutional(2), bias=False, method=method, tol=1e-4)
         est.fit(X, y)
         assert est.objective_ == pytest.approx(optimum, rel=2e-4, abs=1e-7)
         assert est.lower_bound_ <= optimum * (1 + 1e-5) + 1e-7
@@ -194,7 +194,8 @@ def test_the_certified_objective_is_that_of_the_network(method, pooling, batch_n
     architecture = Convolutional(2, batch_norm=batch_norm, pooling=pooling)
     with gap_may_stay_open():
         drawn = 20 if method == "sampled" else None
-        est = ReLURegressor(0.02, architecture=architecture, method=method, n_patterns=drawn, random_state=0).fit(X, y)
+        settings = {"method": method, "n_patterns": drawn, "tol": 1e-4, "random_state": 0}
+        est = ReLURegressor(0.02, architecture=architecture, **settings).fit(X, y)
     F = est.predict(X)
     assert F.shape == y.shape
     assert est.objective_ == pytest.approx(0.5 * np.mean((F - y) ** 2) + 0.02 * est.network_.penalty(), rel=1e-9)
@@ -323,7 +324,7 @@ def test_warm_starts_add_the_patterns_of_the_network():
     rng = np.random.default_rng(12)
     X, y = rng.standard_normal((12, 5)), rng.standard_normal(12)
     architecture = Convolutional(2)
-    adaptive = ReLURegressor(0.01, architecture=architecture, random_state=0).fit(X, y)
+    adaptive = ReLURegressor(0.01, architecture=architecture, tol=1e-4, random_state=0).fit(X, y)
     sampled = ReLURegressor(0.01, architecture=architecture, method="sampled", n_patterns=3, warm_start=True)
     sampled.network_ = adaptive.network_
     sampled.fit(X, y)

@@ -145,7 +145,13 @@ def test_a_top_value_that_only_one_search_found_is_not_believed_to_be_the_larges
 
 def test_a_run_out_of_time_still_says_what_an_audit_believes() -> None:
     X, y = data(5, 25, 3)
-    options: dict[str, Any] = {"beta": 0.01, "architecture": Parallel(2), "random_state": 0, "prove": False}
+    options: dict[str, Any] = {
+        "beta": 0.01,
+        "architecture": Parallel(2),
+        "random_state": 0,
+        "prove": False,
+        "tol": 1e-4,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         early = ReLURegressor(**options, max_iter=1).fit(X, y)
@@ -162,7 +168,7 @@ def test_nothing_is_claimed_where_searches_miss_the_branches_they_are_not_told_o
     y = clean / clean.std() + rng.choice([0.1, 0.5, 1.0]) * rng.standard_normal(n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = ReLUClassifier(0.003, architecture=Parallel(2, 2, [1]), random_state=2, prove=False)
+        model = ReLUClassifier(0.003, architecture=Parallel(2, 2, [1]), tol=1e-4, random_state=2, prove=False)
         model.fit(X, (y > np.median(y)).astype(int))
     assert model.likely_bound_ <= 0.07924 * (1 + ALLOWED)
 
@@ -175,7 +181,7 @@ def test_a_search_that_finds_only_what_it_is_told_supports_no_likely_bound(monke
     monkeypatch.setattr(Search, "run", told)
     X, y = data(7, 30, 2)
     with pytest.warns(ConvergenceWarning):
-        model = ReLURegressor(0.03, architecture=Parallel(2), random_state=0, prove=False).fit(X, y)
+        model = ReLURegressor(0.03, architecture=Parallel(2), tol=1e-4, random_state=0, prove=False).fit(X, y)
     assert model.likely_bound_ == model.lower_bound_
 
 
@@ -188,8 +194,8 @@ def test_an_audit_looks_on_while_it_finds_more_of_what_it_had_missed(monkeypatch
 
     monkeypatch.setattr(generation, "found_again", slowly)
     X, y = data(7, 30, 2)
-    model = ReLURegressor(0.03, architecture=Parallel(2), random_state=0, prove=False).fit(X, y)
-    assert model.likely_gap_ <= model.tol
+    model = ReLURegressor(0.03, architecture=Parallel(2), tol=1e-4, random_state=0, prove=False).fit(X, y)
+    assert model.likely_gap_ <= model.tol_
     assert len(seen) > 4
 
 

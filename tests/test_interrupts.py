@@ -270,9 +270,9 @@ def test_memory_of_training_on_many_patterns_is_refused_before_it_is_taken(monke
     monkeypatch.setattr("bidual._util.memory.available_memory", lambda: 2**18)
     after = BatchNorm(position="after")
     with pytest.raises(MemoryError, match=r"on 100 activation patterns of 40 rows needs about"):
-        ReLURegressor(method="sampled", n_patterns=100, architecture=after).fit(X, y)
+        ReLURegressor(1e-3, method="sampled", n_patterns=100, architecture=after).fit(X, y)
     with pytest.raises(MemoryError, match=r"the enumeration of up to .* activation patterns of 40 rows needs about"):
-        ReLURegressor(method="exact").fit(X, y)
+        ReLURegressor(1e-3, method="exact").fit(X, y)
 
 
 def test_many_directions_are_priced_in_blocks():

@@ -40,7 +40,7 @@ def test_an_impatient_fit_returns_a_network_with_a_true_gap_and_a_warning(loss, 
     assert est.objective_ >= truth.lower_bound_
     assert est.lower_bound_ <= truth.objective_
     # a fast machine may be done in no time
-    assert bool(caught) == (est.likely_gap_ > est.tol)
+    assert bool(caught) == (est.likely_gap_ > est.tol_)
     assert bool(caught) or "max_iter" not in limit
     assert est.objective_ == pytest.approx(plain_objective(est.network_, X, y, 0.02, loss, delta=1.0), rel=1e-9)
     assert np.isfinite(est.predict(X)).all()

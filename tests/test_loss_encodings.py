@@ -170,7 +170,7 @@ def test_a_smooth_loss_without_its_lipschitz_constant_is_refused_by_the_engine_t
         lipschitz = 1.0
 
     est = ReLURegressor(0.1, loss=Stated(), random_state=0, prove=False).fit(X, X[:, :outputs])
-    assert est.likely_gap_ <= est.tol
+    assert est.likely_gap_ <= est.tol_
 
 
 def test_losses_for_numbers_and_for_classes_are_not_confused():

@@ -50,7 +50,7 @@ def test_it_is_repeatable_and_warm_starts(small):
         first, second = (ReLUClassifier(beta=0.02, tol=1e-2, random_state=0).fit(X, y) for _ in range(2))
         np.testing.assert_array_equal(first.network_.hidden_weights, second.network_.hidden_weights)
         first.set_params(warm_start=True).fit(X, y)
-    assert first.objective_ <= second.objective_ * (1 + 1e-6)
+    assert first.objective_ <= second.objective_ * (1 + 0.05 * 1e-2)  # a narrower network may cost that much of tol
 
 
 def test_several_targets_and_no_time(small):

@@ -42,7 +42,7 @@ def test_tied_rows_with_the_hinge_loss_train() -> None:
     rng.integers(0, 3, 40)
     y = rng.integers(0, 2, 40)
     fitted = ReLUClassifier(loss="hinge", random_state=0, prove=False).fit(X, y)
-    assert fitted.likely_gap_ <= fitted.tol
+    assert fitted.likely_gap_ <= fitted.tol_
 
 
 # ---- forks -------------------------------------------------------------------------------------------

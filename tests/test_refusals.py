@@ -182,9 +182,9 @@ def test_max_neurons_holds_for_many_rows_of_several_outputs() -> None:
     targets = np.maximum(rows @ RNG.normal(size=(4, 3)), 0.0)
     wide, narrow = (
         ReLURegressor(beta=0.01, max_neurons=m, max_iter=2, tol=0.9, random_state=0, prove=False).fit(rows, targets)
-        for m in (None, 5)
+        for m in (None, 2)
     )
-    assert wide.n_neurons_ > 5 >= narrow.n_neurons_ >= 1
+    assert wide.n_neurons_ > 2 >= narrow.n_neurons_ >= 1
     assert narrow.objective_ < 0.5 * (targets**2).sum(axis=1).mean()
 
 
@@ -202,7 +202,7 @@ def test_exact_training_sees_rows_that_nearly_coincide(gap: float) -> None:
     rows = np.repeat(rng.normal(size=(5, 2)), 2, axis=0) + gap * rng.normal(size=(10, 2))
     targets = rng.normal(size=10)
     exact = ReLURegressor(beta=0.01, method="exact", random_state=0).fit(rows, targets)
-    adaptive = ReLURegressor(beta=0.01, random_state=0, prove=False).fit(rows, targets)
+    adaptive = ReLURegressor(beta=0.01, tol=1e-4, random_state=0, prove=False).fit(rows, targets)
     assert exact.objective_ == pytest.approx(adaptive.objective_, rel=2e-4)
     assert exact.gap_ < 1e-3
 

@@ -29,7 +29,7 @@ def problem(seed, loss, n=8, d=2, C=3):
 
 def trained(X, y, beta, loss="squared", **settings):
     kind = ReLUClassifier if get_loss(loss).classification else ReLURegressor
-    settings = {"method": "exact", "random_state": 0} | settings
+    settings = {"method": "exact", "random_state": 0, "tol": 1e-4} | settings
     return kind(beta, loss=loss, **settings).fit(X, y)
 
 

@@ -178,6 +178,16 @@ def test_a_process_that_has_not_imported_the_class_is_told_to(
     assert f"the kind of network 'test_folded' {advice}" in network
 
 
+def test_an_intercept_under_another_name_is_seen(data: tuple[FloatArray, FloatArray]) -> None:
+    network = FoldedNetwork([[0.9, -0.2]], [[1.0]], [0.5], 0.0)
+    certificate = certify(network, *data, beta=0.05)
+    better = FoldedNetwork([[0.93840291, -0.16624707]], [[0.95301527]], [-0.0081313], 0.0)
+    objective = 0.5 * float(np.mean((better.forward(data[0])[:, 0] - data[1]) ** 2)) + 0.05 * better.penalty()
+    assert certificate.lower_bound <= objective
+    assert certificate.evidence is not None
+    assert certificate.evidence.fit_intercept
+
+
 def test_a_certificate_of_an_unknown_architecture_says_so(data: tuple[FloatArray, FloatArray], tmp_path: Path) -> None:
     path = certify(fit(data, architecture=Folded()).network_, *data, beta=0.05, bias=False).save(tmp_path / "c.json")
     document = json.loads(path.read_text())

@@ -91,6 +91,11 @@ class Architecture(ABC):
             Architecture.registry.add(cls.name, cls)
 
     @property
+    def plain(self) -> Architecture:
+        """What the user speaks of: without a standardisation that defaults have put before it."""
+        return self
+
+    @property
     def tensors(self) -> bool:
         """Whether inputs may have more axes than two."""
         return False

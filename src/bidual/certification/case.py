@@ -22,6 +22,9 @@ from bidual.training.routing import pose as route
 from bidual.training.targets import encode_known, in_place
 from bidual.training.train import Trainable
 
+#: Biases of networks of somebody else's making, which may have other names: competitors with some are the safe side.
+_UNKNOWN = 1.0
+
 
 @dataclass(frozen=True)
 class Case:
@@ -83,10 +86,10 @@ def pose(
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if bias is None:
         layer = getattr(network, "layer", network)  # of a convolutional network
-        hidden = getattr(layer, "hidden_bias", getattr(layer, "linear_bias", None))
+        hidden = getattr(layer, "hidden_bias", getattr(layer, "linear_bias", _UNKNOWN))
         bias = bool(getattr(model, "bias", hidden is not None))
     if fit_intercept is None:
-        fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", 0.0))))
+        fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", _UNKNOWN))))
     if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
     objective = Objective(acting, float(beta), kind, bool(bias), fit_intercept)

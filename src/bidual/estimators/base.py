@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -151,6 +152,10 @@ class BaseReLU(Certified):
             trained_gates=isinstance(self.gates, str),
         )
 
+    def _weigh(self, X: Array, y: Array, sample_weight: Array | None) -> Array | None:
+        """What rows count in the objective."""
+        return sample_weight
+
     def _chosen(self, data: Trainable, X: Array, y: Array, sample_weight: Array | None) -> float:
         """The beta to train with."""
         if self.beta != AUTO:
@@ -159,18 +164,16 @@ class BaseReLU(Certified):
 
         if is_dask(X):
             raise ValueError("beta='auto' holds rows out, which are on a cluster here: give beta a number")
-        numbers = {
-            "beta": 1.0,
-            "scale": self._standardises,
-            "warm_start": False,
-            "checkpoint": None,
-            "time_limit": None,
-        }
-        plain = type(self)(**{**self.get_params(deep=False), **numbers})
+        X, y = indexable(X, y)
+        weight = self._weigh(X, y, sample_weight)
+        weight = None if weight is None else check_weights(weight, X)
+        plain = clone(self).set_params(
+            beta=1.0, scale=self._standardises, warm_start=False, checkpoint=None, time_limit=None
+        )
+        if "class_weight" in plain.get_params(deep=False):
+            plain.set_params(class_weight=None)  # it is in the weights
         left = current().left
         share = None if left == np.inf else _CHOOSING * left
-        X, y = indexable(X, y)
-        weight = None if sample_weight is None else check_weights(sample_weight, X)
         with watching(share), task("choice of beta", self.verbose):
             return chosen_beta(plain, data, X, y, weight)
 
@@ -192,7 +195,10 @@ class BaseReLU(Certified):
         """The time limit: "auto" has one where ``tol`` is left to the method."""
         if self.time_limit != AUTO:
             return None if self.time_limit is None else float(self.time_limit)
-        return None if self.tol != AUTO else _SECONDS * float(np.sqrt(max(1.0, np.prod(np.shape(X)) / _ENTRIES)))
+        if self.tol != AUTO:
+            return None
+        shape = X.shape if hasattr(X, "shape") else np.asarray(X, dtype=object).shape
+        return _SECONDS * float(np.sqrt(max(1.0, np.prod(shape) / _ENTRIES)))
 
     def _how(self, X: Any = ()) -> dict[str, Any]:
         """How to train on such rows, as :meth:`bidual.training.train.Trainable.train` takes it."""

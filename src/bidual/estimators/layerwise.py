@@ -154,7 +154,7 @@ class LayerwiseClassifier(ClassifierMixin, Layerwise):
     >>> from bidual import LayerwiseClassifier, ReLUClassifier
     >>> X = np.random.default_rng(0).standard_normal((60, 2))
     >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    >>> stage = ReLUClassifier(method="sampled", n_patterns=20)
+    >>> stage = ReLUClassifier(1e-3, method="sampled", n_patterns=20)
     >>> model = LayerwiseClassifier(stage, n_stages=2, random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.9), len(model.validation_scores_) <= 2
     (True, True)

@@ -33,7 +33,7 @@ def nonnegative_quadratic(Q: FloatArray, q: FloatArray, t: FloatArray, tol: floa
     if not m:
         return q.copy()
     # unit diagonal: atoms of any length, and the scale of the targets, look the same
-    size = 1.0 / np.sqrt(np.maximum(np.diag(Q), 1e-12 * max(float(np.diag(Q).max()), 1e-300)))
+    size = 1.0 / np.sqrt(np.maximum(np.diag(Q), max(1e-12 * float(np.diag(Q).max()), 1e-300)))
     Q, q = Q * np.outer(size, size), q * size
     Q[np.diag_indices_from(Q)] += 1e-12
     scale = max(float(np.abs(q).max()), 1e-300)

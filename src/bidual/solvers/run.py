@@ -238,7 +238,9 @@ class Run(Log, Generic[NetworkT]):
         """
         if not (self.problem.atoms.merges and len(self.neurons) <= tuning().gathered):
             return
-        ceiling = min(self.objective * (1.0 + _THINNING * self.options.tol), self.bound.value / (1.0 - self.tolerance))
+        ceiling = self.objective * (1.0 + _THINNING * self.options.tol)
+        if self.tolerance < 1.0:  # the gap stays closed
+            ceiling = min(ceiling, self.bound.value / (1.0 - self.tolerance))
         most = tuning().thinned // max(self.neurons.U.shape[1] * len(self.problem.Y), 1)  # all rows may be zero
         fails = 0
         with suppress(Stopped):

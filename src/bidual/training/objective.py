@@ -142,7 +142,7 @@ class Combination:
         """What needs something of the rest, and what it needs."""
         architecture, activation = self.objective.architecture, ACTIVATIONS[self.activation]
         parts: dict[str, tuple[Any, Needs]] = {
-            "architecture": (architecture, architecture.needs),
+            "architecture": (architecture.plain, architecture.needs),
             "activation": (self.activation, activation.needs),
         }
         if self.method is not None and not activation.gated:  # gates leave nothing for a method to choose
@@ -173,7 +173,7 @@ class Combination:
             return f"{self.n_outputs} outputs", "one network for each output"
         if ability == "no intercept":
             return "fit_intercept=True", "fit_intercept=False"
-        return f"architecture={self.objective.architecture!r}", "another architecture"
+        return f"architecture={self.objective.architecture.plain!r}", "another architecture"
 
     def _instead(self, part: str) -> list[str]:
         """The other activations or methods in the place of this one with which all goes together."""

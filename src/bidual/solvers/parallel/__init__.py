@@ -7,6 +7,8 @@ The convex program is that of 002 Theorem 1 on cells of :mod:`bidual.atoms.branc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bidual._util.typing import FloatArray
@@ -16,6 +18,9 @@ from bidual.solvers.parallel.generation import solve_parallel, solve_several_out
 from bidual.solvers.parallel.pricing import search_parallel
 from bidual.solvers.steps import Steps
 
+#: The gap to reach where it is left to the method.
+_TOL = 1e-4
+
 
 class BranchSteps(Steps[Branches]):
     """Branches of parallel networks."""
@@ -23,7 +28,9 @@ class BranchSteps(Steps[Branches]):
     kind = Branches
 
     def generate(self, options: Options) -> Solution:
-        """See :mod:`bidual.solvers.parallel.generation`."""
+        """See :mod:`bidual.solvers.parallel.generation`; searches miss too much to end at a gap that seems enough."""
+        if options.enough is not None:
+            options = replace(options, tol=min(options.tol, _TOL), enough=None)
         return solve_parallel(self.problem, options)
 
     def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
