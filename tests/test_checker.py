@@ -36,6 +36,7 @@ Y = np.abs(X[:, 0]) + 0.1 * rng.standard_normal(14)
 WIDE = rng.standard_normal((16, 4))
 TABLE = rng.standard_normal((12, 5))
 LABELS = np.where(np.median(Y) < Y, "yes", "no")
+UNITS = X * [1e-5, 3e4] + [2.0, -1e6]
 THREE = np.array(["u", "v", "w"])[np.arange(14) % 3]
 WEIGHTS = rng.uniform(0.2, 2.0, 14)
 FULL = np.random.default_rng(1).standard_normal((14, 16))
@@ -153,6 +154,14 @@ CASES = {
     "linear filters, small beta": (LinearConvRegressor(2, beta=1e-9), TABLE, Y[:12], "linear"),
     "Fourier filters": (LinearConvRegressor(None, True, beta=0.01), IMAGES, Y, "linear"),
     "patches": (LinearConvRegressor(None, beta=0.01), IMAGES[..., 0], Y, "linear"),
+    "standardised": (relu(scale=True), UNITS, Y, "patterns"),
+    "standardised weights": (relu(scale=True), UNITS, Y, "patterns"),
+    "standardised classes": (classifier(scale=True), UNITS, THREE, "cones"),
+    "standardised constant column": (relu(scale=True), np.column_stack([UNITS, np.full(14, 0.3)]), Y, "patterns"),
+    "standardised filters": (relu(scale=True, architecture=Convolutional(2), prove=False), IMAGES, Y, "norms"),
+    "standardised branches": (relu(scale=True, architecture=Parallel(1)), UNITS, Y, "layers"),
+    "standardised normalised": (relu(scale=True, architecture="batch_norm"), UNITS, Y, "patterns"),
+    "standardised gates": (relu(scale=True, activation="gated", n_patterns=8), UNITS, Y, "gates"),
     "gates in blocks": (relu(activation="gated", n_patterns=8, backend="numpy"), X, Y, "gates"),
     "gates in blocks, weights": (
         classifier(activation="gated", n_patterns=8, backend="numpy"), X, THREE, "gates",
@@ -290,8 +299,13 @@ def blocks():
     return document(est.certificate_), X, Y
 
 
+def standardised():
+    return document(fitted(relu(scale=True), UNITS, Y).certificate_), UNITS, Y
+
+
 MAKERS = [
-    patterns, relaxation, cones, sampled, gates, spline, normalised, branches, cells, white, filters, blocks,
+    standardised, patterns, relaxation, cones, sampled, gates, spline, normalised, branches, cells, white, filters,
+    blocks,
 ]  # fmt: skip
 
 
@@ -562,3 +576,25 @@ def test_the_checker_runs_without_the_library(tmp_path):
         "typing",
         "collections",
     }
+
+
+@pytest.mark.parametrize("key", ["centre", "scale", "inner"])
+def test_a_standardisation_is_that_of_the_claim_and_of_the_model(key):
+    est = fitted(relu(scale=True), UNITS, Y)
+    honest, model = document(est.certificate_), est.network_.to_dict()
+    assert check(honest, UNITS, Y, None, model)[0]
+    other = {"name": "leaky_relu", "options": {"slope": 0.5}} if key == "inner" else [1e-6, 1.0]
+    forged = copy.deepcopy(honest)
+    forged["evidence"]["options"][key] = other
+    assert not check(forged, UNITS, Y, None, model)[0]
+    assert not accepted(forged, UNITS, Y, est)
+    changed = {**model, key: other} if key != "inner" else model["layer"]
+    assert not check(honest, UNITS, Y, None, changed)[0]
+
+
+@pytest.mark.parametrize("scale", [[1.0, 0.0], [1.0, -1.0], [1.0], [[1.0], [1.0]], [1.0, float("nan")]])
+def test_impossible_deviations_are_refused(scale):
+    data = document(fitted(relu(scale=True), UNITS, Y).certificate_)
+    data["evidence"]["options"]["scale"] = scale
+    assert not check(data, UNITS, Y)[0]
+    assert not accepted(data, UNITS, Y)

@@ -1175,11 +1175,30 @@ def claims(c: Document) -> tuple[float, float]:
     return objective, lower
 
 
+def standardisation(e: Document, network: Document | None) -> tuple[Document, Document | None, Array, Array]:
+    """Evidence and network behind a standardisation of the columns, with its means and deviations."""
+    o = e["options"]
+    need(set(o) == {"inner", "centre", "scale"}, "standardised has other options")
+    centre, deviation = (np.array(o[key], dtype=float) for key in ("centre", "scale"))
+    need(centre.ndim == 1 and centre.shape == deviation.shape, "means and deviations are no lists of numbers")
+    need(np.isfinite(centre).all() and np.isfinite(deviation).all(), "means and deviations must be finite")
+    need(deviation.min() > 0, "deviations must be positive")
+    if network is not None:
+        need(network["kind"] == "standardised", "the model does not standardise its columns")
+        same = all(list(network[key]) == list(o[key]) for key in ("centre", "scale"))
+        need(same, "the model has other means and deviations than the claim")
+        network = network["layer"]
+    return {**e, "architecture": o["inner"]["name"], "options": o["inner"]["options"]}, network, centre, deviation
+
+
 def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Document | None) -> str:
     """What is proven; raises if it is not what is claimed."""
     objective, lower = claims(c)
     e: Any = c.get("evidence")
     need(isinstance(e, dict), "the certificate has no evidence, its proof was not kept: train again to have it proven")
+    centre, deviation = np.zeros(1), np.ones(1)
+    if e["architecture"] == "standardised":
+        e, network, centre, deviation = standardisation(e, network)
     loss, name, o, beta = e["loss"], e["architecture"], e["options"], number(c["beta"], "beta")
     indicator = loss["name"] in INDICATORS
     need(c["loss"] == loss["name"], f"the claim is about the loss {c['loss']!r}, the evidence about {loss['name']!r}")
@@ -1191,6 +1210,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     if name == "convolutional" and o["pooling"] is None:  # a target for each patch
         y = y.reshape(-1, V.shape[1]) if e["classes"] is None else y.ravel()
     X, Y, w, count = distinct(X, encode(loss["name"], y, e["classes"]), sample_weight)
+    need(centre.size == X.shape[-1] or centre.size == 1, "there are not as many means as columns")
+    X = (X - centre) / deviation  # the data are what this is in double precision
     need(V.shape == Y.shape, f"the proof is about {V.shape} distinct rows and outputs, these data have {Y.shape}")
     away = np.zeros(len(X))
     if e["bias"] == "free":
