@@ -112,7 +112,7 @@ class BaseReLU(Certified):
         how = self._how(X)
         with watching(how["options"].time_limit):
             data = self._pose(X, y, sample_weight)
-            self.beta_ = self._chosen(data, X, y, sample_weight)
+            self.beta_ = self._chosen(X, y, sample_weight)
             if self.beta == AUTO:
                 data = data.at(self.beta_)
             if self.verbose and getattr(self, "sample_shape_", None) is None and self.n_features_in_ == 1:
@@ -156,7 +156,7 @@ class BaseReLU(Certified):
         """What rows count in the objective."""
         return sample_weight
 
-    def _chosen(self, data: Trainable, X: Array, y: Array, sample_weight: Array | None) -> float:
+    def _chosen(self, X: Array, y: Array, sample_weight: Array | None) -> float:
         """The beta to train with."""
         if self.beta != AUTO:
             return float(self.beta)
@@ -175,7 +175,7 @@ class BaseReLU(Certified):
         left = current().left
         share = None if left == np.inf else _CHOOSING * left
         with watching(share), task("choice of beta", self.verbose):
-            return chosen_beta(plain, data, X, y, weight)
+            return chosen_beta(plain, X, y, weight)
 
     @property
     def _standardises(self) -> bool:

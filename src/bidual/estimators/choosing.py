@@ -13,55 +13,70 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual._util.watch import current
-from bidual.solvers import Options, Rough, Solver
+from bidual.solvers import Rough, Solver
 from bidual.training.activations import ACTIVATIONS
 from bidual.training.paths import trace
 from bidual.training.train import Trainable, Trained
 
 #: The choices of beta="auto", as shares of beta_max, and the one where too few rows are there to choose by.
 SHARES, SHARE = (0.3, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001), 0.05
-#: Rows below which nothing can be held out; up to which every row is held out once; and the most that choose.
-_FEWEST, _FEW, _MOST = 12, 1000, 4000
+#: Those that are tried first; then the neighbours of the best of them.
+_FIRST = (1, 3, 5, 7)
+#: Rows below which nothing can be held out; up to which every row is held out once, and the most that tell beta_max;
+#: and the most that choose.
+_FEWEST, _FEW, _MOST = 12, 1000, 3000
 #: Parts into which rows are dealt.
 _PARTS = 4
-#: Betas in a row that score worse than the best, by more than this, after which a path ends; the largest beta that does
-#: not is chosen.
-_PATIENCE, _WORSE = 2, 2e-3
+#: How much worse than the best a larger beta may score and be taken: its network is simpler.
+_WORSE = 2e-3
 #: Trainings of the choice on given patterns and gates end at this gap.
 _TOL = 0.02
 
 
-def chosen_beta(estimator: Any, data: Trainable, X: Array, y: Array, sample_weight: FloatArray | None) -> float:
+def chosen_beta(estimator: Any, X: Array, y: Array, sample_weight: FloatArray | None) -> float:
     """The beta of ``beta="auto"``: of those with about the best mean score on rows held out the largest.
 
-    ``data`` are all rows, posed; the estimator has a number as its beta. Every row is held out once, or of many rows
-    one part. The deal does not depend on ``random_state``.
+    The estimator has a number as its beta. Every row is held out once, or of many rows one part. The deal does not
+    depend on ``random_state``.
     """
-    options: Options = estimator._how()["options"]
-    betas = (data.beta_max(options) or 1.0) * np.array(SHARES)
     n = _num_samples(X)
     some = np.random.default_rng(0).permutation(n)[:_MOST]
     if sample_weight is not None:
         some = some[sample_weight[some] > 0]
+    few = some[:_FEW]
+    if is_classifier(estimator) and len(np.unique(_safe_indexing(y, few))) < 2:
+        few = some if len(np.unique(_safe_indexing(y, some))) > 1 else np.arange(n)
+    weight = None if sample_weight is None else sample_weight[few]
+    posed: Trainable = estimator._pose(*(_safe_indexing(a, few) for a in (X, y)), weight)
+    betas = (posed.beta_max(estimator._how()["options"]) or 1.0) * np.array(SHARES)
     if len(some) < _FEWEST:
         return float(betas[SHARES.index(SHARE)])
-    part = dealt(_safe_indexing(y, some) if hasattr(estimator, "classes_") else None, len(some))
+    part = dealt(_safe_indexing(y, some) if is_classifier(estimator) else None, len(some))
     rows = [(some[part != k], some[part == k]) for k in range(_PARTS if len(some) <= _FEW else 1)]
     plain = type(estimator)(**{**estimator.get_params(deep=False), "tol": _TOL, "verbose": 0, "random_state": 0})
     given = ACTIVATIONS[plain.activation].gated or plain.method == "sampled"
     method = plain.method if given else Rough()
-    patience = _PATIENCE, _WORSE
-    folds: list[FloatArray] = []
-    for train, test in rows:
-        if not (folds and current().late()):
-            scored = path_scores(plain, X, y, sample_weight, train, test, betas, _score, patience, method)
-            folds.append(scored[0])
-    scores = np.mean(folds, axis=0)
+    scores = np.full(len(SHARES), np.nan)
+
+    def score(these: list[int]) -> None:
+        folds: list[FloatArray] = []
+        for train, test in rows:
+            fold, _ = path_scores(plain, X, y, sample_weight, train, test, betas[these], _score, None, method)
+            if folds and np.isnan(fold).any():  # time ran out in it
+                break
+            folds.append(fold)
+        scores[these] = np.mean(folds, axis=0)
+
+    score(list(_FIRST))
+    if np.isfinite(scores).any() and not current().late():
+        first = int(np.nanargmax(scores))
+        score([k for k in (first - 1, first + 1) if 0 <= k < len(SHARES)])
     good = scores >= np.nanmax(scores) - _WORSE if np.isfinite(scores).any() else np.array(SHARES) == SHARE
     best = int(good.argmax())
     return float(betas[best] * min(1.0, np.sqrt(_MOST / n)))
