@@ -9,8 +9,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from bidual import Convolutional, ReLUClassifier, ReLURegressor
 
 ESTIMATORS = [
-    ReLURegressor(prove=False, random_state=0),
-    ReLUClassifier(prove=False, random_state=0),
+    ReLURegressor(prove=False, time_limit=None, random_state=0),
+    ReLUClassifier(prove=False, time_limit=None, random_state=0),
     ReLURegressor(beta=0.05, tol=0.1, random_state=0),
     ReLUClassifier(beta=0.01, tol=0.1, random_state=0),
     ReLURegressor(1e-3, method="sampled", n_patterns=20, prove=False, random_state=0),

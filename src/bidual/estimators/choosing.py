@@ -54,7 +54,7 @@ def chosen_beta(estimator: Any, X: Array, y: Array, sample_weight: FloatArray | 
         few = some if len(np.unique(_safe_indexing(y, some))) > 1 else np.arange(n)
     weight = None if sample_weight is None else sample_weight[few]
     posed: Trainable = estimator._pose(*(_safe_indexing(a, few) for a in (X, y)), weight)
-    betas = (posed.beta_max(estimator._how()["options"]) or 1.0) * np.array(SHARES)
+    betas = (posed.beta_max(replace(estimator._how()["options"], audit=False)) or 1.0) * np.array(SHARES)
     if len(some) < _FEWEST:
         return float(betas[SHARES.index(SHARE)])
     part = dealt(_safe_indexing(y, some) if is_classifier(estimator) else None, len(some))
@@ -87,7 +87,9 @@ def dealt(labels: Array | None, n: int) -> Array:
     part = np.arange(n) % _PARTS
     if labels is None:
         return part
-    _, codes = np.unique(labels, return_inverse=True)
+    if np.size(labels) != n:  # a label for each place
+        return part
+    _, codes = np.unique(np.ravel(labels), return_inverse=True)
     for code, count in enumerate(np.bincount(codes)):
         part[codes == code] = np.arange(count) % _PARTS if count >= _PARTS else -1
     return part

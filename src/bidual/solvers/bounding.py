@@ -23,7 +23,7 @@ class GlobalBound:
 
 
 def global_bound(
-    problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None = None
+    problem: Problem, V: FloatArray, random_state: int | np.random.RandomState | None = None, audit: bool = True
 ) -> GlobalBound:
     """From ``V``, a point of the dual domain.
 
@@ -34,5 +34,5 @@ def global_bound(
     if patterns is not None:
         dual = cone_bounds(problem, patterns).lower_bound(V)
         return GlobalBound(dual, f"all {len(patterns)} activation patterns", len(patterns))
-    value = Steps.of(problem).search(V, random_state)
-    return GlobalBound(lower_bound(problem, V, value, value), "local search, audited")
+    value = Steps.of(problem).search(V, random_state, audit)
+    return GlobalBound(lower_bound(problem, V, value, value), "local search, audited" if audit else "local search")

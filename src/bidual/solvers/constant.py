@@ -33,7 +33,7 @@ def solve_constant(problem: Problem, options: Options) -> Solution:
     """
     run = Run.empty(problem, options)
     b, V = _best_constant(problem)
-    found = global_bound(problem, problem.dual_point(V), options.random_state)
+    found = global_bound(problem, problem.dual_point(V), options.random_state, options.audit)
     run.bound, run.status = found.bound, Status.CONSTANT
     return run.solution(found.method, problem.atoms.none(problem.atoms.M.shape[1], b), n_patterns=found.n_patterns)
 

@@ -50,8 +50,8 @@ class Steps(ABC, Generic[AtomsT]):
         return self.generate(replace(options, max_iter=1, audit=False))
 
     @abstractmethod
-    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
-        """The largest value of the dual constraint at ``V`` that local search finds."""
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
+        """The largest value of the dual constraint at ``V`` that local search finds; about that, without ``audit``."""
 
     def several(self, options: Options) -> Solution:
         """Several outputs, with a proof: a neuron feeds all of them at once, which no finite program describes.

@@ -181,7 +181,7 @@ class TrainingSet(Posed, Trainable):
     def beta_max(self, options: Options) -> float:
         """The largest value of the dual constraint at the network without neurons; a bound by norms if time is over."""
         try:
-            constant = Constant()(self.natural, Options(random_state=options.random_state))
+            constant = Constant()(self.natural, Options(random_state=options.random_state, audit=options.audit))
         except Stopped as stopped:
             if current().interrupted:
                 raise KeyboardInterrupt from None

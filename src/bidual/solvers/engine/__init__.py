@@ -23,7 +23,7 @@ from bidual.solvers.shared import solve_on_faces, solve_several
 from bidual.solvers.steps import Steps
 
 #: Starts of each family in the search for the most violating neuron.
-_EFFORT = 64
+_EFFORT, _LITTLE = 64, 8
 #: Up to so many faces of cells several outputs are trained by all of them: in less time than neurons take to move.
 _FACES = 2000
 
@@ -79,12 +79,14 @@ class ReluSteps(Steps[Relu]):
             return solve_several(self.problem, options, self.generate)
         return solve_several(self.problem, options, partial(solve_separate, self.problem))
 
-    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
         """All families of starts, then an audit."""
         from bidual.solvers.engine.pricing import Pricer  # numba takes a moment to load: only when it is needed
 
         pricer = Pricer(self.problem, generator(random_state))
         nothing = np.zeros((0, self.problem.atoms.reduced.shape[1]))
+        if not audit:
+            return pricer.quick(V, nothing, _LITTLE).best
         found = pricer.quick(V, nothing, _EFFORT).joined(pricer.strong(V, nothing, _EFFORT))
         value = max(found.best, pricer.audit(V, found.directions[:_EFFORT], _EFFORT, floor=found.best).best)
         checkpoint()  # a search that was cut short says nothing about the bound

@@ -146,10 +146,12 @@ class Engine(Searching):
 
     def begin(self) -> bool:
         """The given network, or the fast start, unless the network without neurons is optimal."""
-        if self.given is None and self.trivial() and (not self.options.audit or self.confirm((_TRIVIAL_AUDIT,))):
+        if self.given is None and self.options.enough is None and self.needless():
             return True
         self.at_hand = self.started() if self.given is None else self.taken(self.given)
         self.watch(self.at_hand)
+        if self.given is None and not len(self.at_hand) and self.needless():
+            return True
         self.look(self.outputs(self.at_hand))
         return self.given is not None and self.closed and self.audit()
 
@@ -178,6 +180,10 @@ class Engine(Searching):
         self.delta = max(self.delta * (_SLOWLY if gaining else _FAST), SHARPEST)
         if self.epsilon:
             self.epsilon = sharper(self.epsilon, self.gap, self.objective, self.options.tol)
+
+    def needless(self) -> bool:
+        """Whether neurons are, audited."""
+        return self.trivial() and (not self.options.audit or self.confirm((_TRIVIAL_AUDIT,)))
 
     def trivial(self) -> bool:
         """Whether the network without neurons is optimal."""

@@ -31,6 +31,6 @@ class NormalisedSteps(Steps[Normalised]):
         """See :mod:`bidual.solvers.normalised.generation`."""
         return solve_normalised(self.problem, options)
 
-    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
         """See :mod:`bidual.solvers.normalised.pricing`."""
         return search_normalised(self.problem, V, random_state)

@@ -33,7 +33,7 @@ class BranchSteps(Steps[Branches]):
             options = replace(options, tol=min(options.tol, _TOL), enough=None)
         return solve_parallel(self.problem, options)
 
-    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None) -> float:
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
         """See :mod:`bidual.solvers.parallel.pricing`."""
         return search_parallel(self.problem, V, random_state)
 
