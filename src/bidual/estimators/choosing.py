@@ -117,7 +117,7 @@ def path_scores(
     extra = {} if weight is None or not takes_weights(scorer) else {"sample_weight": weight[test]}
     scores = np.full(len(betas), np.nan)
     reached = np.zeros(len(betas), dtype=bool)
-    options = replace(estimator._how(X_train)["options"], prove=False)
+    options = replace(estimator._how(X_train)["options"], prove=False, tidy=False)
     tol = options.tol if options.enough is None else options.enough
 
     def enough(points: Sequence[Trained]) -> bool:

@@ -160,7 +160,7 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         Choose the largest beta whose mean score is within one standard error of the best:
         :math:`\bar s_k \ge \bar s_* - \hat\sigma_* / \sqrt K` with K folds and
         :math:`\hat\sigma_*` the standard deviation over them (K - 1 degrees of freedom).
-    patience : int or None, default=5
+    patience : int or None, default=3
         Betas in a row that score worse than the best one, after which the path of a fold ends; None: never.
     loss, architecture, activation, method, n_patterns, bias, fit_intercept, random_state
         As in :class:`ReLURegressor`.
@@ -212,7 +212,7 @@ class ReLURegressorCV(CrossValidated, ReLURegressor):
         scoring: str | Callable[..., float] | None = None,
         n_jobs: int | None = None,
         one_standard_error: bool = False,
-        patience: int | None = 5,
+        patience: int | None = 3,
         loss: str | Loss = "squared",
         architecture: str | Architecture = "two_layer",
         scale: bool | str = "auto",
@@ -274,7 +274,7 @@ class ReLUClassifierCV(CrossValidated, ReLUClassifier):
         scoring: str | Callable[..., float] | None = None,
         n_jobs: int | None = None,
         one_standard_error: bool = False,
-        patience: int | None = 5,
+        patience: int | None = 3,
         loss: str | Loss = "logistic",
         class_weight: dict[Any, float] | str | None = None,
         architecture: str | Architecture = "two_layer",

@@ -33,6 +33,7 @@ class Options:
     directions: FloatArray | None = None  # hidden weights of neurons worth a look: those of a similar problem
     max_neurons: int | None = None
     audit: bool = True
+    tidy: bool = True  # whether a finished network is made as small as can be
     prove: float | str | bool = "auto"  # seconds for a proof after training; see bidual.solvers.proving
     gates: Patterns | None = None  # of a gated network, or the patterns to use; None: drawn at random
     verbose: int = 0

@@ -218,7 +218,7 @@ class Run(Log, Generic[NetworkT]):
         Those that cost most, or the best of the networks that ``improved`` makes of them.
         """
         width = self.options.max_neurons
-        if self.closed:
+        if self.closed and self.options.tidy:
             self.thin(improved)
         if width is None or np.count_nonzero(self.neurons.costs) <= width:
             return False

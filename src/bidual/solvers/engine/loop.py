@@ -324,8 +324,9 @@ def run(kind: type[Engine], problem: Problem[Relu], options: Options) -> Solutio
         with engine.going(1.0 - _RESERVE if options.audit else 1.0):
             engine.generate()
         audited = options.audit and (engine.confirmed or engine.last_audit())
-        with engine.going():
-            engine.tidy()
+        if options.tidy:
+            with engine.going():
+                engine.tidy()
         engine.narrow(engine.refined)
         basis = problem.atoms.basis
         neurons = engine.slim(replace(engine.neurons, U=engine.neurons.U @ basis.T))
