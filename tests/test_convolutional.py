@@ -373,7 +373,7 @@ def test_patterns_of_clusters_and_networks_lower_the_sampled_optimum():
     architecture = Convolutional(3)
     common = {"architecture": architecture, "method": "sampled", "bias": False}
     clusters = architecture.cluster(X, 10, random_state=0)
-    adaptive = ReLURegressor(0.02, architecture=architecture, bias=False, random_state=0).fit(X, y)
+    adaptive = ReLURegressor(0.02, architecture=architecture, bias=False, tol=1e-4, random_state=0).fit(X, y)
     few = ReLURegressor(0.02, gates=clusters, **common).fit(X, y)
     more = ReLURegressor(0.02, gates=[clusters, adaptive], **common).fit(X, y)
     assert clusters.shape == (10, 3)
