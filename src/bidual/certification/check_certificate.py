@@ -38,13 +38,14 @@ Document: TypeAlias = dict[str, Any]
 U, RTOL = 2.0**-53, 1e-9
 #: Digits of ``limit`` and ``attained``, which nothing rests on, relative to beta.
 SHOWN = 1e-6
-#: Data and V must be of a size whose squares are numbers; what underflow may then take from a norm is less than TINY.
-HUGE, TINY = 1e50, 1e-120
+#: V must be of a size whose squares are numbers, data of one whose fourth powers are; what underflow may then take from
+#: a norm is less than TINY.
+HUGE, VAST, TINY = 1e50, 1e120, 1e-120
 #: Lines through the origin closer than this are one to an enumeration; sines smaller than this are zero.
 PARALLEL, NULL = 5e-11, 1e-11
 #: Most cones, hyperplanes, cells, halvings, sets of rows, entries of a table: more is not worth waiting for.
 MOST_CONES, MOST_PLANES, MOST_CELLS = 3_000_000, 200_000, 2_000_000
-DEEPEST, MOST_SETS, MOST_ENTRIES = 1000, 100_000, 1e8
+DEEPEST, MOST_SETS, MOST_ENTRIES = 1000, 100_000, 3e7
 #: Of a relaxation: rows of known sign that serve as cuts, numbers of outputs whose directions are covered by cones.
 CUTS, REFINED = 20, 5
 #: Dual points of a proof by chains; directions on a half circle for which branches of two outputs are bounded.
@@ -178,8 +179,8 @@ def into_domain(loss: Document, V: Array, Y: Array, w: Array, centred: bool) -> 
     return V, rho, rho * np.linalg.norm(V, axis=1)
 
 
-def dual_value(loss: Document, V: Array, Y: Array, w: Array, rho: float) -> float:
-    """-L*(-V) less what rounding may have added, and what the change of size rho may take from it.
+def dual_value(loss: Document, V: Array, Y: Array, w: Array, rho: float) -> tuple[float, float]:
+    """-L*(-V), and what rounding may have added to it or the change of size rho may take from it.
 
     A conjugate is convex: on the way from V to a point Z it rises by at most rho (|l*(V)| + |l*(Z)|). Probability rho
     that is moved changes p log p by rho (1 - log rho) at most.
@@ -191,7 +192,7 @@ def dual_value(loss: Document, V: Array, Y: Array, w: Array, rho: float) -> floa
     lost = rho * float(np.abs(terms).sum() + np.abs(W * conjugate(0 * V, Y)).sum())
     if loss["name"] == "softmax":
         size, lost = size + float(np.abs(V).sum()), 2 * Y.shape[1] * rho * (1 - math.log(min(rho, 1.0) or 1.0))
-    return -math.fsum(terms.ravel()) - 24 * U * size - lost
+    return -math.fsum(terms.ravel()), 24 * U * size + lost
 
 
 # ---- from the data to features M and pooling A -----------------------------------------------------------------------
@@ -218,15 +219,15 @@ def distinct(X: Array, Y: Array, weight: Any) -> tuple[Array, Array, Array, Arra
     need(len(Y) == n * each > 0, f"X has {n} rows, y has {len(Y)}")
     weight = np.ones(n) if weight is None else np.asarray(weight, dtype=float)
     need(weight.shape in ((n,), (len(Y),)), "there are not as many weights as rows")
-    need(weight.min() >= 0 < weight.sum() < HUGE, "weights must be finite and not negative")
+    need(weight.min() >= 0 < weight.sum() < math.inf, "weights must be finite and not negative")
     weight = np.tile(weight.reshape(n, -1), (1, len(Y) // len(weight)))
     used = weight.max(axis=1) > 1e-30 * weight.max()
     table = np.column_stack([X[used].reshape(-1, d), Y.reshape(n, -1)[used]]) + 0.0
     rows, which = np.unique(table, axis=0, return_inverse=True)
-    count = np.zeros((len(rows), each))
+    count: Array = np.zeros((len(rows), each))
     np.add.at(count, which.ravel(), weight[used])
-    count = count.ravel()
-    return rows[:, :d].reshape(-1, *X.shape[1:]), rows[:, d:].reshape(-1, Y.shape[1]), count / count.sum(), count
+    X, Y, count = rows[:, :d].reshape(-1, *X.shape[1:]), rows[:, d:].reshape(-1, Y.shape[1]), count.reshape(-1)
+    return X, Y, count / count.sum(), count
 
 
 def patches(X: Array, o: Document) -> tuple[Array, int]:
@@ -277,9 +278,12 @@ def with_ones(X: Array, bias: Any) -> Array:
     return np.column_stack([X, np.ones(len(X))]) if bias else X
 
 
-def white(X: Array, count: Array, rank: Any) -> tuple[Array, int, Array]:
-    """[U, 1/sqrt n]: what neurons see after batch normalisation, how many directions of X that leaves out, and the axes
-    that it keeps. Normalisation undoes scales: columns are brought to one before their rank is told from rounding.
+def white(X: Array, count: Array, rank: Any) -> tuple[Array, Array, int, Array]:
+    """[U, 1/sqrt n]: what neurons see after batch normalisation, by how much its rows may be wrong, how many directions
+    of X it leaves out, and the axes that it keeps.
+
+    Normalisation undoes scales: columns are brought to one before their rank is told from rounding. White features are
+    no further from M than its Gram matrix is from the identity.
     """
     n, varies = count.sum(), np.ptp(X, axis=0) > 0
     centred = X - np.where(varies, count @ X / n, X[0])
@@ -305,7 +309,10 @@ def white(X: Array, count: Array, rank: Any) -> tuple[Array, int, Array]:
         if k < len(sigma):
             dropped, scale, sigma, V = dropped + len(sigma) - k, np.ones(len(scale)), plain[:k], directions[:, :k]
     V = V / scale[:, None]
-    return np.column_stack([centred @ (V / sigma), np.full(len(X), 1 / np.sqrt(n))]), dropped, V
+    M = np.column_stack([centred @ (V / sigma), np.full(len(X), 1 / np.sqrt(n))])
+    excess = np.linalg.norm(M.T @ (count[:, None] * M) - np.eye(M.shape[1])) + (len(X) + 64) * 2 * U
+    products = np.linalg.norm(np.abs(centred) @ np.abs(V / sigma), axis=1)
+    return M, (8 + len(V)) * 2 * U * products + excess * np.linalg.norm(M, axis=1), dropped, V
 
 
 def relu_inputs(X: Array, bias: bool) -> Array:
@@ -342,18 +349,16 @@ OPTIONS = {
 
 
 class Problem(NamedTuple):
-    """What a proof is about: the evidence, distinct samples, M, A as (row of M for each patch, patches of a sample,
-    pooling) or None, the restriction that a rank is, G = A^T V, weights, and distances of rows from M.
+    """What a proof is about: the evidence, distinct samples and weights, M, A as (row of M for each patch, patches of a
+    sample, pooling) or None, and G = A^T V.
     """
 
     e: Document
     X: Array
+    w: Array
     M: Array
     A: Any
-    restriction: str
     G: Array
-    w: Array
-    away: Array
 
     @property
     def widths(self) -> list[int]:
@@ -372,20 +377,20 @@ class Problem(NamedTuple):
         return name if name == "parallel" else "normalised" if o.get("position") == "after" else "ordinary"
 
 
-def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
-    """M, A and the restriction."""
-    name, o, bias = e["architecture"], e["options"], e["bias"]
+def features(e: Document, X: Array, count: Array) -> tuple[Array, Array, Any, str]:
+    """M, how far its rows may be from what neurons see, A and the restriction that a rank is."""
+    name, o, bias, exact = e["architecture"], e["options"], e["bias"], np.zeros(len(X))
     need(name in OPTIONS, f"{UNKNOWN}does not know the architecture {name!r}")
     need(set(o) == set(OPTIONS[name]), f"{name} has other options")
     need(bias == "free" or type(bias) is type(e["fit_intercept"]) is bool, "biases and an intercept are there or not")
     if bias == "free":
         need(e["fit_intercept"] is True and name == "two_layer" and X.ndim == 2, "free biases go with an intercept")
-        x = on_a_line(X)[0]
-        return (x - 0.5 * (x.min() + x.max()))[:, None], None, ""
+        x, away = on_a_line(X)
+        return (x - 0.5 * (x.min() + x.max()))[:, None], away, None, ""
     if name.startswith("linear"):
         need(name == "linear_conv" or counts([o["depth"]], 2), "linear networks have two layers or more")
         need(bias is False, "linear networks have no hidden biases")
-        return X.reshape(len(X), -1), None, ""
+        return X.reshape(len(X), -1), exact, None, ""
     if name == "convolutional":
         need(type(o["batch_norm"]) is bool and o["pooling"] in ("sum", "average", "flatten", None), "no such pooling")
         rows, K = patches(X, o)
@@ -394,12 +399,13 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
         if len(first) == len(rows):
             first = which = np.arange(len(rows))
-        each = np.bincount(which, weights=np.repeat(count, K), minlength=len(first))
-        M = white(rows[first], each, None)[0] if o["batch_norm"] else with_ones(rows[first], bias)
-        return M, (which, K, o["pooling"]), ""
+        M, away = with_ones(rows[first], bias), np.zeros(len(first))
+        if o["batch_norm"]:
+            M, away, *_ = white(rows[first], np.bincount(which, np.repeat(count, K), len(first)), None)
+        return M, away, (which, K, o["pooling"]), ""
     need(X.ndim == 2, f"X must be a table for {name}")
     if name == "two_layer":
-        return with_ones(X, bias), None, ""
+        return with_ones(X, bias), exact, None, ""
     if name == "parallel":
         widths, restriction = (o["m1"], o["m2"], *o["deeper"]), ""
         need(counts(widths) and (o["rank"] is None or counts([o["rank"]])), "widths and ranks must be counts")
@@ -409,14 +415,16 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
             full = int((sigma > sigma.max(initial=0.0) * max(X.shape) * 2 * U).sum())
             rank = max(1, min(o["rank"], full))
             X, restriction = X @ Vt[:rank].T, f"rank {rank}" if rank < full else ""
-        return math.sqrt(widths[-1]) * with_ones(X, bias), None, restriction
+        M = math.sqrt(widths[-1]) * with_ones(X, bias)
+        return M, (64 + 2 * len(X.T)) * U * np.linalg.norm(M, axis=1) * (o["rank"] is not None), None, restriction
     need(o["position"] in ("before", "after"), "normalisation is before or after the ReLU")
-    M, dropped, V = white(X, count, o["rank"])
+    M, away, dropped, V = white(X, count, o["rank"])
     restriction = f"rank {V.shape[1]}" if dropped else ""
     if o["position"] == "after":
         restriction = restriction if o["rank"] is not None else ""
         M = np.column_stack([relu_inputs(X if o["rank"] is None else X @ V, bias), M[:, -1]])
-    return M, None, restriction
+        away = (64 + 2 * len(X.T)) * U * np.linalg.norm(M, axis=1)
+    return M, away, None, restriction
 
 
 def spread(A: Any, V: Array, N: int) -> Array:
@@ -431,7 +439,7 @@ def spread(A: Any, V: Array, N: int) -> Array:
     return G.reshape(N, -1) / (K if pooling == "average" else 1)
 
 
-# ---- proofs: g >= max ||G^T (M u)_+|| over ||u|| <= 1 (what is at most ``enough`` need not be known better) -----------
+# ---- proofs: g >= max ||G^T (M u)_+|| over ||u|| <= 1 (what is at most ``enough`` need not be known better) ----------
 
 
 def total(M: Array, G: Array) -> float:
@@ -469,7 +477,7 @@ def by_norms(p: Problem, enough: float) -> float:
 
 
 def by_normalised_norms(p: Problem, enough: float) -> float:
-    """k (sum_i ||g_i||^2 / w_i)^(1/2), as neurons h that are normalised after the ReLU have (h^T diag(w) h)^(1/2) <= k."""
+    """k (sum_i ||g_i||^2 / w_i)^(1/2): neurons h that are normalised after the ReLU have h^T diag(w) h <= k^2."""
     size = math.sqrt(((p.G**2).sum(axis=1) / p.w).sum())
     return float(p.M[0, -1] * size * (1 + (sum(p.G.shape) + 8) * 4 * U))
 
@@ -500,8 +508,7 @@ def by_kinks(p: Problem, enough: float) -> float:
         worst = max(worst, float(np.sqrt((sums**2).sum(axis=1)).max(initial=0.0)))
     size, tiny = np.linalg.norm(V, axis=1), float(np.finfo(np.longdouble).eps)
     left = math.hypot(*(math.fsum(column) for column in V.T))
-    off = float(size @ p.away[order])
-    return worst + ((4 * len(V) * tiny + 16 * U) * size.sum() + left) * float(x[-1] - x[0]) + off
+    return worst + ((4 * len(V) * tiny + 16 * U) * size.sum() + left) * float(x[-1] - x[0])
 
 
 def by_linear(p: Problem, enough: float) -> float:
@@ -530,8 +537,8 @@ def by_chains(p: Problem, loss: Document, Y: Array, beta: float) -> float:
         R = Y - p.M @ W
         V, rho, moved = into_domain(loss, w[:, None] * (R - w @ R if centred else R), Y, w, centred)
         off = float((moved + 3 * U * np.linalg.norm(V, axis=1)) @ np.linalg.norm(p.M, axis=1)) + TINY
-        value = dual_value(loss, scale * V, Y, w, max(scale, 1.0) * rho)
-        lines.append((value, scale * (by_linear(p._replace(G=V), 0.0) + off) * (1 + 8 * U)))
+        value, lost = dual_value(loss, scale * V, Y, w, max(scale, 1.0) * rho)
+        lines.append((value - lost, scale * (by_linear(p._replace(G=V), 0.0) + off) * (1 + 8 * U)))
     (values, slopes), cost = np.array(lines).T[:, :, None], 0.5 * L * beta
     zero = 0.5 * float(w @ ((Y - (w @ Y if centred else 0.0)) ** 2).sum(axis=1))
     end = (zero / cost) ** (L / 2) * (1 + 128 * L * U)
@@ -594,7 +601,7 @@ def cells(N: Array) -> Array:
 def all_patterns(X: Array) -> Array:
     """The activation patterns of rows X, none of them zero, (P, N)."""
     need(len(X) ** max(X.shape[1] - 2, 0) <= MOST_PLANES, "too long: the activation patterns are too many to list")
-    need(len(X) ** 2 <= MOST_ENTRIES, "too long: the activation patterns have too many rows")
+    need(len(X) ** 2 <= 4 * MOST_ENTRIES, "too long: the activation patterns have too many rows")
     return cells(X / np.linalg.norm(X, axis=1)[:, None])
 
 
@@ -637,9 +644,8 @@ def cone_of(X: Array, levels: Any, b: int) -> Array:
     return N / np.maximum(np.linalg.norm(N, axis=1, keepdims=True), 1e-300)
 
 
-def chunks(masks: Array, signs: Any = None) -> Iterable[tuple[Array, Any]]:
-    """Cells, not too many at once; patterns (P, n) are cells of one node."""
-    masks = masks[:, :, None] if masks.ndim == 2 else masks
+def chunks(masks: Array, signs: Any) -> Iterable[tuple[Array, Any]]:
+    """Cells, not too many at once."""
     for k in range(0, len(masks), step := max(1, 2_000_000 // masks[0].size)):
         yield masks[k : k + step], None if signs is None else signs[k : k + step]
 
@@ -677,42 +683,6 @@ def over_cells(
     return best
 
 
-def written(p: Problem) -> Array | None:
-    """The patterns that are in the file, if the proof is about those only."""
-    kind, listed = p.e["proof"]["kind"], p.e["proof"].get("active")
-    if kind not in ("gates", "sampled") and (kind != "shared" or listed is None):
-        return None
-    active = bits(listed)
-    need(active.shape[1] == len(p.M), "the patterns are of another number of rows")
-    need(p.A is None or p.A[2] != "flatten" or p.A[1] == 1, "patterns know no output weights at every position")
-    return active
-
-
-def by_patterns(p: Problem, enough: float) -> float:
-    """max ||M^T D_i g + M^T (2 D_i - I) lambda||, lambda >= 0, for each output over all sets of active rows D_i or those
-    in the file; max ||G^T D_i M||_F ("gates"), which needs no cone, or the spectral norm. "shared" is the smaller one of
-    spectral norms and what the values for directions of the outputs show, one after the other.
-    """
-    kind, C, X, G, lost, active = p.e["proof"]["kind"], p.G.shape[1], p.M, p.G, 0.0, written(p)
-    if active is None:
-        need(C == 1 or kind in ("spectral", "shared"), "patterns bound one output")
-        X, G, lost = reduced(X, G)
-        if not len(X):
-            return lost
-        active = all_patterns(X)
-        lost += (X.shape[1] + 1) * PARALLEL * total(X, G) * (1 + RTOL)  # hyperplanes that are taken for one
-    off = (len(X) + X.shape[1] * C + C + 32) * U * total(X, G)
-    if kind != "shared":
-        how = kind if kind in ("gates", "spectral") else "columns"
-        return over_cells(X, G, chunks(active), [], how, enough - lost - off) + lost + off
-
-    def along(k: int, a: Array) -> float:
-        return over_cells(X, (G @ a)[:, None], chunks(active), [], "columns", 0.0, (1.0,)) + 2 * off
-
-    spectral = over_cells(X, G, chunks(active), [], "spectral", 0.0) + off
-    return min(over_outputs(p.e["proof"], C, along), spectral) + lost
-
-
 def all_branches(X: Array, m1: int) -> Iterable[tuple[Array, Array]]:
     """Masks and signs of branches of three layers, for all multisets of m1 leaves, (pattern, sign).
 
@@ -739,32 +709,57 @@ def all_branches(X: Array, m1: int) -> Iterable[tuple[Array, Array]]:
         yield masks, np.repeat(signs[None], len(choices), axis=0)
 
 
-def by_layers(p: Problem, enough: float) -> float:
-    """The largest value of branches over the cells in the file, or over all cells. Of several outputs by spectral norms,
-    of two along directions too, to one of which every other is near, if all cells are known.
-    """
-    proof, (X, G, slack), C, leaves = p.e["proof"], (p.M, p.G, 0.0), p.G.shape[1], p.widths[:-1]
-    T, in_file, heads, best = math.prod(leaves), "masks" in proof, [(G, 1.0)], math.inf
-    if in_file:
+def in_file(p: Problem) -> Any:
+    """Masks (P, n, nodes) and signs (P, edges) of the cells that are in the file, if the proof is about those only."""
+    proof, edges = p.e["proof"], 0
+    if proof["kind"] == "layers" and "masks" in proof:
         masks, signs = bits(proof["masks"]), np.where(bits(proof["signs"]), 1.0, -1.0)
-        need(proof["widths"] == leaves and masks.size == len(signs) * len(X) * (signs.shape[1] + 1), "other branches")
-        masks = masks.reshape(len(signs), len(X), -1)
+        need(proof["widths"] == p.widths[:-1] and len(masks) == len(signs), "other branches")
+        edges = signs.shape[1]
+    elif proof["kind"] in ("gates", "sampled") or (proof["kind"] == "shared" and proof["active"] is not None):
+        masks, signs = bits(proof["active"]), None
+        need(p.A is None or p.A[2] != "flatten" or p.A[1] == 1, "patterns know no output weights at every position")
     else:
-        need(len(leaves) == 1, "the cells of branches of more than three layers must be in the file")
-        X, G, slack = reduced(X, G)
-        if not len(X):
-            return math.sqrt(T) * slack
-        angles = np.arange(HEADS) * np.pi / HEADS
-        turned = [(G @ np.stack([np.cos(angles), np.sin(angles)]), math.cos(0.5 * np.pi / HEADS))] if C == 2 else []
-        heads = [(G, 1.0), *turned]
-    size = T * X.shape[1]
-    slack += (2 * (size + 1) * PARALLEL * (not in_file) + (16 * (size + 4) + 4 * len(G)) * U) * total(X, G)
-    slack *= math.sqrt(T)  # sum_t ||w_t|| <= sqrt(T)
-    for H, cosine in heads:
-        if best > enough:
-            given = chunks(masks, signs) if in_file else all_branches(X, T)
-            how = "columns" if in_file or C == 1 or cosine < 1 else "spectral"
-            best = min(best, over_cells(X, H, given, leaves, how, (enough - slack) * cosine) / cosine + slack)
+        return None
+    need(masks.shape[1] == len(p.M) * (edges + 1), "the patterns are of another number of rows")
+    return masks.reshape(len(masks), len(p.M), -1), signs
+
+
+def by_cells(p: Problem, enough: float) -> float:
+    """max ||M^T D_i g + M^T (2 D_i - I) lambda||, lambda >= 0, for each output, over all sets of active rows D_i or those
+    in the file; of branches in the coordinates of all leaves. "spectral" ones are max ||G^T D_i M||, and "gates", which
+    need no cone, the same with Frobenius' norm. "shared" is the smaller one of spectral norms and what the values for
+    directions of the outputs show, one after the other; branches of two outputs have such directions, too.
+    """
+    kind, C, leaves, listed, best = p.e["proof"]["kind"], p.G.shape[1], p.widths[:-1], in_file(p), math.inf
+    T, X, G, lost, apart = math.prod(leaves), p.M, p.G, 0.0, 0.0
+    if listed is None:
+        need(C == 1 or kind in ("spectral", "shared", "layers"), "patterns bound one output")
+        need(len(leaves) <= 1, "the cells of branches of more than three layers must be in the file")
+        X, G, lost = reduced(X, G)
+        apart = PARALLEL * (1 + T * X.shape[1]) * max(1, 2 * len(leaves))  # hyperplanes that are taken for one
+    r, size = X.shape[1], total(X, G)
+    off = (len(X) + (16 if leaves else C) * T * r + C + 64) * U * size * math.sqrt(T)  # sum_t ||w_t|| <= sqrt(T)
+    lost = math.sqrt(T) * (lost + apart * size * (1 + RTOL)) + off
+    if not len(X):
+        return lost
+    masks, signs = listed or (None if leaves else all_patterns(X)[:, :, None], None)
+
+    def value(H: Array, how: str, goal: float, ways: Any = (1.0, -1.0)) -> float:
+        given = all_branches(X, T) if masks is None else chunks(masks, signs)
+        return over_cells(X, H, given, leaves, how, goal, ways)
+
+    if kind == "shared":
+        near = over_outputs(p.e["proof"], C, lambda k, a: value((G @ a)[:, None], "columns", 0.0, (1.0,)) + 2 * off)
+        return min(near, value(G, "spectral", 0.0)) + lost
+    if kind != "layers" or listed is not None or C == 1:
+        how = kind if kind in ("gates", "spectral") else "columns"
+        return value(G, how, enough - lost) + lost
+    best = value(G, "spectral", enough - lost) + lost
+    if C == 2 and best > enough:  # every direction of the outputs is near one of these
+        angles, cosine = np.arange(HEADS) * np.pi / HEADS, math.cos(0.5 * np.pi / HEADS)
+        turned = value(G @ np.stack([np.cos(angles), np.sin(angles)]), "columns", (enough - lost) * cosine)
+        best = min(best, turned / cosine + lost)
     return best
 
 
@@ -795,12 +790,14 @@ def by_normalised(p: Problem, enough: float) -> float:
     on the cone (2 D - I) R q >= 0, and k sum(v) a. Directions q that the SVD does not see cost nothing.
     """
     need(p.G.shape[1] == 1, "normalisation after the ReLU has one output")
-    active, given, v, k, root, worst = written(p), p.M[:, :-1], p.G[:, 0], p.M[0, -1], np.sqrt(p.w), 0.0
+    listed, given, v, k, root, worst = in_file(p), p.M[:, :-1], p.G[:, 0], p.M[0, -1], np.sqrt(p.w), 0.0
     _, sigma, axes = np.linalg.svd(given, full_matrices=False)
     rank = int((sigma > NULL * sigma[0]).sum())
     need(rank == exact_rank(given), "rounding may hide directions of the rows")
     R = given if rank == given.shape[1] else given @ axes[:rank].T
-    if active is None:
+    if listed is not None:
+        active = listed[0][:, :, 0]
+    else:
         need(not nearly_dependent(given), "rows are nearly dependent: rounding may hide activation patterns")
         live = given.any(axis=1)
         inner = all_patterns(R[live])
@@ -940,9 +937,9 @@ def by_cones(p: Problem, enough: float) -> float:
 
 
 def over_outputs(proof: Document, C: int, value: Callable[[int, Array], float]) -> float:
-    """max g(a) over ||a|| <= 1 in C dimensions for a convex and positively homogeneous g: its values at the generators of
-    cones bound it on them. The cones are the orthants of the axes in the file, whose edges are halved as it says; in many
-    dimensions they are too many, and ||g|| <= ||g along axes B|| (1 - ||B B^T - I||)^(-1/2).
+    """max g(a) over ||a|| <= 1 in C dimensions for a convex and positively homogeneous g: its values at the generators
+    of cones bound it on them. The cones are the orthants of the axes in the file, whose edges are halved as it says; in
+    many dimensions they are too many, and ||g|| <= ||g along axes B|| (1 - ||B B^T - I||)^(-1/2).
     """
     axes = array(proof["axes"], "axes", C, C)
     defect = float(np.abs(axes @ axes.T - np.eye(C)).max())
@@ -1010,7 +1007,7 @@ def leaf(X: Array, w: Array, signs: Array, fixed: list[int], x: Array) -> float:
 
 
 def by_relaxation(p: Problem, enough: float) -> float:
-    """A quadratic function above the constraint for each leaf of a tree of signs, for every direction of the outputs."""
+    """A quadratic function above the constraint for each leaf of a tree of signs, for each direction of the outputs."""
     M, G, proof, (N, d), C = p.M, p.G, p.e["proof"], p.M.shape, p.G.shape[1]
     group, scale = array(proof["group"], "groups", N).astype(int), number(proof["scale"], "scale")
     need(scale > 0, "the scale of the multipliers is not positive")
@@ -1053,12 +1050,11 @@ def by_relaxation(p: Problem, enough: float) -> float:
 #: The proofs for each family of neurons.
 PROOFS: dict[str, dict[str, Callable[[Problem, float], float]]] = {
     "ordinary": {
-        "norms": by_norms, "patterns": by_patterns, "weighted_patterns": by_patterns, "spectral": by_patterns,
-        "sampled": by_patterns, "shared": by_patterns, "gates": by_patterns, "cones": by_cones,
-        "relaxation": by_relaxation, "positive": by_positive,
+        "norms": by_norms, "cones": by_cones, "relaxation": by_relaxation, "positive": by_positive,
+        **dict.fromkeys(("patterns", "weighted_patterns", "spectral", "sampled", "shared", "gates"), by_cells),
     },
     "normalised": {"norms": by_normalised_norms, "normalised": by_normalised, "sampled": by_normalised},
-    "parallel": {"norms": by_norms, "layers": by_layers},
+    "parallel": {"norms": by_norms, "layers": by_cells},
     "linear": {"linear": by_linear},
     "chained": {"chains": by_linear},
     "kinked": {"kinks": by_kinks},
@@ -1067,17 +1063,15 @@ PROOFS: dict[str, dict[str, Callable[[Problem, float], float]]] = {
 
 def constraint(p: Problem, enough: float) -> tuple[float, str]:
     """The bound g that the proof of the file shows, and the restriction of the networks for which it is one."""
-    proof, name = p.e["proof"], p.e["architecture"]
-    kind = proof["kind"]
-    need(kind in PROOFS[p.family], f"{UNKNOWN}knows no proof of the kind {kind!r} for {name}")
-    g = PROOFS[p.family][kind](p, enough)
-    listed = kind == "layers" and "masks" in proof
-    if kind == "gates" or not (listed or kind == "sampled" or (kind == "shared" and proof["active"] is not None)):
-        return g, "gates" if kind == "gates" else ""
-    return g, "patterns" if p.G.shape[1] == 1 or kind == "shared" else "patterns, separate"
+    kind = p.e["proof"]["kind"]
+    need(kind in PROOFS[p.family], f"{UNKNOWN}knows no proof of the kind {kind!r} for {p.e['architecture']}")
+    g, several = PROOFS[p.family][kind](p, enough), p.G.shape[1] > 1 and kind != "shared"
+    if in_file(p) is None:
+        return g, ""
+    return g, "gates" if kind == "gates" else "patterns, separate" if several else "patterns"
 
 
-# ---- the network: its outputs and penalty, if it is of the kind that the claim is about ---------------------------------
+# ---- the network: its outputs and penalty, if it is of the kind that the claim is about ------------------------------
 
 
 def branches(network: Document, e: Document, X: Array) -> tuple[Array, float]:
@@ -1220,6 +1214,7 @@ def standardised(e: Document, network: Document | None, X: Array) -> tuple[Docum
 def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Document | None) -> str:
     """What is proven; raises if it is not what is claimed."""
     objective, lower = claims(c)
+    need(np.asarray(X).dtype.kind in "biuf", "X must hold finite numbers")
     e, X, y = c.get("evidence"), np.asarray(X, dtype=float), np.asarray(y)
     need(isinstance(e, dict), "the certificate has no evidence, its proof was not kept: train again to have it proven")
     assert e is not None
@@ -1235,15 +1230,16 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
         y = y.reshape(-1, V.shape[1]) if e["classes"] is None else y.ravel()
     X, Y, w, count = distinct(X, encode(loss["name"], y, e["classes"]), sample_weight)
     need(V.shape == Y.shape, f"the proof is about {V.shape} distinct rows and outputs, these data have {Y.shape}")
-    M, A, restriction = features(e, X, count[:: max(1, len(count) // len(X))])
-    p = Problem(e, X, M, A, restriction, V, w, on_a_line(X)[1] if e["bias"] == "free" else np.zeros(len(X)))
+    M, away, A, restriction = features(e, X, count[:: max(1, len(count) // len(X))])
+    p = Problem(e, X, w, M, A, V)
 
     # natural units: features and targets of mean square one, which is what V and the proof are written in
     s, t, shift = math.hypot(*M.ravel()) / math.sqrt(len(M)) or 1.0, 1.0, np.zeros(Y.shape[1])
     if loss["name"] in POWERS:
         shift = np.where(np.ptp(Y, axis=0) > 0, w @ Y, Y[0]) if e["fit_intercept"] else shift
         t = math.hypot(*(np.sqrt(w)[:, None] * (Y - shift)).ravel()) or 1.0
-    need(1 / HUGE < s < HUGE and 1 / HUGE < t < HUGE, "the numbers of X or y are too large or too small")
+    vast = HUGE if p.family == "chained" else VAST
+    need(1 / vast < s < vast and 1 / vast < t < vast, "the numbers of X or y are too large or too small")
     if p.family == "chained":  # in the units of the data
         s = t = 1.0
     if p.family == "normalised":  # where scales are free, and exact
@@ -1253,7 +1249,7 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     Y_, strength, unit = (Y - shift) / t, beta * t ** (1 - power) / s, t ** (power - 1) * s
     V, rho, moved = into_domain(natural, V, Y_, w, e["fit_intercept"])
     need(not V.any() or 1 / HUGE < np.abs(V).max() < HUGE, "the numbers of V are too large or too small")
-    p = p._replace(M=M / s, G=spread(A, V, len(M)), away=p.away / s)
+    p = p._replace(M=M / s, G=spread(A, V, len(M)))
 
     # what rounding may add to g
     rows = np.linalg.norm(p.M, axis=1)
@@ -1262,8 +1258,7 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
         seen = seen * math.sqrt(patches(X[:1], o)[1])
     summed = 3 if A is None else 3 + len(p.M)  # terms of entries of G, and the units of M
     slack = TINY + float((moved + summed * U * np.linalg.norm(V, axis=1)) @ seen)
-    if restriction or name == "batch_norm" or (name == "convolutional" and o["batch_norm"]):  # white up to rounding
-        slack += (64 + 2 * X[0].size) * U * total(p.M, p.G)
+    slack += float(np.linalg.norm(p.G, axis=1) @ away) / s
 
     scale, limit, attained = number(e["scale"], "multiple of the dual point"), c.get("limit"), c.get("attained")
     most = math.inf if limit is None else number(limit, "limit") / unit
@@ -1276,13 +1271,13 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     need(scope == c["scope"], f"the claim is about the scope {c['scope']!r}, the proof about {scope!r}")
     need(scale >= 0 and math.isfinite(g), "the dual constraint is not bounded, or the multiple of V is negative")
     multiple = min(scale, strength * (1 - 8 * U) / g)
-    proven = dual_value(natural, multiple * V, Y_, w, max(multiple, 1.0) * rho) * t**power
-    if p.family == "chained":
-        proven = by_chains(p, natural, Y_, beta)
-    enough = proven >= lower - RTOL * abs(lower) - 1e-13 * t**power
+    value, lost = dual_value(natural, multiple * V, Y_, w, max(multiple, 1.0) * rho)
+    proven = by_chains(p, natural, Y_, beta) if p.family == "chained" else (value - lost) * t**power
+    enough = proven >= lower - RTOL * abs(lower) - 4 * lost * t**power
     need(enough, f"the proof shows a lower bound of {proven:.9g}, the claim is {lower:.9g}")
     g *= unit
-    need(limit is None or limit >= g - SHOWN * max(g, beta), "the dual constraint exceeds its limit")
+    shown = g - slack * unit  # rounding is charged by everybody in another way
+    need(limit is None or limit >= shown - SHOWN * max(g, beta), "the dual constraint exceeds its limit")
     need(attained is None or 0 <= attained <= g + SHOWN * max(g, beta), "a value that is not possible")
     known = "; the objective was not checked: no model was given"
     if network is not None:
@@ -1290,6 +1285,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
         found = float(w @ loss_of(loss)[3](F, Y).sum(axis=1)) + beta * penalty
         same = found == objective or abs(found - objective) <= RTOL * abs(objective)
         need(same, f"the model has the objective {found:.9g}")
+        possible = scope != "global" or c["beta"] == 0 or found >= proven * (1 - 1e-6) - 1e-12 * t**power
+        need(possible, f"the model has the objective {found:.9g}, which is below what is proven for all of its kind")
         gap = max(0.0, found - proven) / max(found, 5e-324) if found < math.inf else math.inf
         known = f", and the model has the objective {found:.9g}: the gap is {gap:.3g}"
     return f"no network of the scope {scope!r} has an objective below {proven:.9g}{known}"
@@ -1312,6 +1309,17 @@ def check(c: Document, X: Any, y: Any, sample_weight: Any = None, model: Documen
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def read_json(path: str) -> Any:
+    """The object of a file in which no field is there twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> Document:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a field is there twice")
+        return dict(pairs)
+
+    return json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=once)
 
 
 def read_data(args: argparse.Namespace, model: Document, classes: Any) -> tuple[Array, Array, Any]:
@@ -1350,8 +1358,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", help="JSON file of the network: its objective is checked too")
     args = parser.parse_args(argv)
     try:
-        certificate = json.loads(Path(args.certificate).read_text(encoding="utf-8"))
-        model = json.loads(Path(args.model).read_text(encoding="utf-8")) if args.model else {}
+        certificate, model = read_json(args.certificate), read_json(args.model) if args.model else {}
         if "certificate" in certificate:
             certificate, model = certificate["certificate"], model or certificate
         X, y, w = read_data(args, model, (certificate.get("evidence") or {}).get("classes"))
