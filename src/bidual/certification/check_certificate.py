@@ -580,16 +580,16 @@ def cells(N: Array) -> Array:
     live = np.flatnonzero(size > PARALLEL)
     if not len(live):
         return np.ones((1, m), dtype=bool)
-    for k in live:
-        flat = np.arange(m) == k
-        if r == 2:  # what is left is a line
-            along = N @ (N[k, ::-1] * [-1, 1] / size[k])
-            flat = np.abs(along) <= PARALLEL * np.maximum(size, PARALLEL)  # row k and its parallels
-            signs = np.array([along > 0, along < 0])
-        else:
-            R = N @ np.linalg.svd(N[k][None])[2][1:].T
-            flat = np.linalg.norm(R, axis=1) <= PARALLEL
-            signs = cells(R)
+    if r == 2:  # these hyperplanes are lines: all of them at once
+        N = N / np.maximum(size, PARALLEL)[:, None]
+        along, same = (N[live, ::-1] * [-1, 1]) @ N.T, N[live] @ N.T > 0
+        for side, way in product((True, False), repeat=2):
+            signs = np.where(np.abs(along) <= PARALLEL, same == side, (along > 0) == way)
+            found.append(np.packbits(signs, axis=1))
+    for k in live if r > 2 else ():
+        R = N @ np.linalg.svd(N[k][None])[2][1:].T
+        flat = np.linalg.norm(R, axis=1) <= PARALLEL  # row k and its parallels
+        signs = cells(R)
         for side in (True, False):
             signs[:, flat] = (N[flat] @ N[k] > 0) == side
             found.append(np.packbits(signs, axis=1))
@@ -726,10 +726,12 @@ def in_file(p: Problem) -> Any:
 
 
 def by_cells(p: Problem, enough: float) -> float:
-    """max ||M^T D_i g + M^T (2 D_i - I) lambda||, lambda >= 0, for each output, over all sets of active rows D_i or those
-    in the file; of branches in the coordinates of all leaves. "spectral" ones are max ||G^T D_i M||, and "gates", which
-    need no cone, the same with Frobenius' norm. "shared" is the smaller one of spectral norms and what the values for
-    directions of the outputs show, one after the other; branches of two outputs have such directions, too.
+    """max ||M^T D_i g + M^T (2 D_i - I) lambda||, lambda >= 0, for each output, over all sets of active rows D_i or
+    those in the file; of branches in the coordinates of all leaves.
+
+    "spectral" ones are max ||G^T D_i M||, and "gates", which need no cone, the same with Frobenius' norm. "shared" is
+    the smaller one of spectral norms and what the values for directions of the outputs show, one after the other;
+    branches of two outputs have such directions, too.
     """
     kind, C, leaves, listed, best = p.e["proof"]["kind"], p.G.shape[1], p.widths[:-1], in_file(p), math.inf
     T, X, G, lost, apart = math.prod(leaves), p.M, p.G, 0.0, 0.0
