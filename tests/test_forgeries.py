@@ -12,7 +12,7 @@ import pytest
 from bidual import Parallel, ReLURegressor
 from bidual.bounds import Certificate, ContradictionError
 from bidual.certification import check_certificate, refusal
-from bidual.certification.check_certificate import Refused, check, over_outputs
+from bidual.certification.check_certificate import check
 from bidual.losses import ExactFit, Margin, Tube
 from bidual.networks import Network, ParallelNetwork
 
@@ -188,14 +188,6 @@ def test_no_value_of_the_constraint_is_negative():
     data["attained"] = -data["attained"]
     assert not check(data, X, Y)[0]
     assert not verified(data, X)
-
-
-def test_outputs_are_not_halved_into_more_cones_than_memory_holds(monkeypatch):
-    proof = {"axes": np.eye(2).tolist(), "edges": [[0, 1], [0, 4], [0, 5], [0, 6]]}
-    assert over_outputs(proof, 2, lambda k, a: 1.0) >= 1.0
-    monkeypatch.setattr(check_certificate, "MOST_SETS", 5)
-    with pytest.raises(Refused, match="too long"):
-        over_outputs(proof, 2, lambda k, a: 1.0)
 
 
 def test_a_field_that_is_there_twice_is_not_read(tmp_path, capsys):
