@@ -197,3 +197,18 @@ def test_a_field_that_is_there_twice_is_not_read(tmp_path, capsys):
     np.savetxt(tmp_path / "d.csv", np.column_stack([X, Y]), delimiter=",", header="a,b,y", comments="", fmt="%.17g")
     assert check_certificate.main([str(tmp_path / "c.json"), str(tmp_path / "d.csv")]) == 2
     assert "twice" in capsys.readouterr().err
+
+
+def test_a_proof_may_be_about_no_pattern_at_all():
+    # a gated network whose gates all went away: what is left is the intercept
+    assert check_certificate.bits({"shape": [0, 8], "bits": ""}).shape == (0, 8)
+    evidence = {
+        "architecture": "two_layer",
+        "options": {},
+        "bias": False,
+        "proof": {"kind": "gates", "active": {"shape": [0, 8], "bits": ""}},
+    }
+    problem = check_certificate.Problem(evidence, X, np.full(8, 0.125), X, None, Y[:, None])
+    g, scope = check_certificate.constraint(problem, 0.0)
+    assert scope == "gates"
+    assert 0 <= g <= 1e-12

@@ -91,7 +91,10 @@ def array(value: Any, what: str, *shape: int | None) -> Array:
 def bits(data: Document) -> Array:
     """A matrix of bits, row by row in bytes."""
     (P, n), raw = data["shape"], np.frombuffer(base64.b64decode(data["bits"]), "u1")
-    need(counts((P, n)) and len(raw) == P * ((n + 7) // 8), "a table of bits has another shape than it says")
+    need(
+        counts((P,), 0) and counts((n,)) and len(raw) == P * ((n + 7) // 8),
+        "a table of bits has another shape than it says",
+    )
     return np.unpackbits(raw.reshape(P, (n + 7) // 8), axis=1, count=n).astype(bool)
 
 
@@ -646,7 +649,7 @@ def cone_of(X: Array, levels: Any, b: int) -> Array:
 
 def chunks(masks: Array, signs: Any) -> Iterable[tuple[Array, Any]]:
     """Cells, not too many at once."""
-    for k in range(0, len(masks), step := max(1, 2_000_000 // masks[0].size)):
+    for k in range(0, len(masks), step := max(1, 2_000_000 // math.prod(masks.shape[1:]))):
         yield masks[k : k + step], None if signs is None else signs[k : k + step]
 
 
@@ -722,7 +725,7 @@ def in_file(p: Problem) -> Any:
     else:
         return None
     need(masks.shape[1] == len(p.M) * (edges + 1), "the patterns are of another number of rows")
-    return masks.reshape(len(masks), len(p.M), -1), signs
+    return masks.reshape(len(masks), len(p.M), edges + 1), signs
 
 
 def by_cells(p: Problem, enough: float) -> float:
