@@ -8,13 +8,13 @@ by column generation (:mod:`bidual.solvers.engine`) and proves a bound on its co
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bidual._util.checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
+from bidual._util.clock import clock
 from bidual._util.typing import Array
 from bidual._util.watch import watching
 from bidual.architectures import Architecture
@@ -118,7 +118,7 @@ def certify(
     check_verbose(verbose)
     options = Options(tol=tol, time_limit=time_limit, random_state=random_state, verbose=verbose)
     with watching(None if time_limit is None else float(time_limit)) as watch:
-        began = time.perf_counter()
+        began = clock()
         case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
         if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
             best = case.data.train("adaptive", options, case.network, activation="gated", gates=case.network)

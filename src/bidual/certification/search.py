@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.progress import closed, note
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, checkpoint
@@ -67,11 +67,11 @@ class Search:
         """A line of progress."""
         if self.options.verbose:
             gap = relative_gap(self.objective, value)
-            note(f"{time.perf_counter() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.options.tol))
+            note(f"{clock() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.options.tol))
 
     def improve(self) -> None:
         """A better dual point, and a better network, by column generation from the given one."""
-        limit = max(0.0, self.deadline - time.perf_counter())
+        limit = max(0.0, self.deadline - clock())
         share = 1.0 if self.method == "local" else _DUAL_SHARE
         options = Options(
             tol=_DUAL_TOL * self.options.tol,
