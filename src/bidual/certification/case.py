@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 
 from bidual._util.checks import as_numbers, check_flag, check_number
-from bidual._util.data import check_array, check_labels
+from bidual._util.data import check_array, check_labels, check_weights
 from bidual._util.typing import Array
 from bidual._util.wrapped import unwrap
 from bidual.architectures import Architecture, TwoLayer, get_architecture
@@ -50,7 +50,7 @@ def pose(
     if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".json"):
         model = load(model)
     model, X, y = unwrap(model, X, y)
-    network = as_network(model)
+    network = as_network(model, X)
     classes = getattr(model, "classes_", None)
     if isinstance(model, Model):
         X, training = model.transform(X), model.training
@@ -81,6 +81,8 @@ def pose(
     else:
         X = network.check_inputs(X)
     check_consistent_length(X, y, sample_weight)
+    counts = None if sample_weight is None else check_weights(sample_weight, X, ensure_non_negative=True)
+    network = network.restated(X, counts)
     stacked = kind.stack(X.shape, y)
     y = y if stacked is None else stacked
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)

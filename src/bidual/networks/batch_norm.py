@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Where the normalisation may stand.
 POSITIONS = ("before", "after")
+#: Statistics that differ by less than this share of the values are the same: those of training are sums in another order.
+SAME = 1e-9
 
 
 class BatchNormNetwork(Network):
@@ -131,6 +133,41 @@ class BatchNormNetwork(Network):
     def penalty(self) -> float:
         r""":math:`\tfrac12 \sum_j (\gamma_j^2 + \sigma_j^2 + \|\alpha_j\|^2)`, 000 eq. 3."""
         return 0.5 * float((self.gamma**2).sum() + (self.shift**2).sum() + (self.output_weights**2).sum())
+
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> BatchNormNetwork:
+        r"""The same function with the mean :math:`\mu'`, norm :math:`\nu'` and number n' of other training rows.
+
+        .. math:: \gamma' = \gamma \frac{\nu'}{\nu}, \qquad
+                  \frac{\sigma'}{\sqrt{n'}} = \gamma \frac{\mu' - \mu}{\nu} + \frac{\sigma}{\sqrt n}
+
+        A neuron that is constant on these rows is all shift.
+        """
+        counts = np.ones(len(X)) if counts is None else counts
+        values = X @ self.hidden_weights.T + self.bias_vector
+        if self.position == "after":
+            values = np.maximum(values, 0.0)
+        n = float(counts.sum())
+        mean = counts @ values / n
+        norm = np.sqrt(counts @ (values - mean) ** 2)
+        size = np.sqrt(n) * np.abs(values).max(axis=0, initial=0.0)
+        constant = norm <= SAME * size
+        norm = np.where(constant, 0.0, norm)
+        if n == self.n_samples and all(
+            (np.abs(new - old) <= SAME * (size + old)).all()
+            for new, old in ((np.sqrt(n) * mean, np.sqrt(n) * self.mean), (norm, self.norm))
+        ):
+            return self
+        slope = self.gamma / self.norm
+        shift = np.sqrt(n) * (slope * (mean - self.mean) + self.shift / np.sqrt(self.n_samples))
+        changed = {
+            "gamma": slope * norm,
+            "shift": shift,
+            "mean": mean,
+            "norm": np.where(constant, np.sqrt(n), norm),
+            "n_samples": n,
+            "position": self.position,
+        }
+        return BatchNormNetwork(**{**self.weights(), **changed})  # type: ignore[arg-type]
 
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the affine map inside each ReLU, ``(m, d + 1)``."""

@@ -10,24 +10,34 @@ from typing import Any
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from bidual.networks.convolutional import ConvolutionalNetwork
+from bidual._util.typing import Array
+from bidual.networks.base import Network
 from bidual.networks.two_layer import TwoLayerNetwork
 
 
-def from_torch(module: Any) -> TwoLayerNetwork | ConvolutionalNetwork:
+def from_torch(module: Any, X: Array | None = None) -> Network:
     """A network from a torch module that computes Linear, ReLU, Linear, with or without biases.
 
-    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``).
-    ``Sequential(Conv1d or Conv2d, ReLU, AdaptiveAvgPool(1), Flatten, Linear)`` becomes a convolutional network, whose
-    inputs have their channels last. Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do
-    nothing at inference, are passed over.
-    """
-    from bidual.networks.torch_conv import convolutional_arguments, is_convolutional
-    from bidual.networks.torch_trace import traced_network
+    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``); what was found is
+    compared with the module on random rows. These are known as well:
 
-    if is_convolutional(module):
-        return ConvolutionalNetwork(**convolutional_arguments(module))
-    return traced_network(module)
+    - ``BatchNorm1d`` before or after the ReLU, and ``LeakyReLU``;
+    - ``Conv1d`` or ``Conv2d``, [BatchNorm,] ReLU, a pooling over all positions or ``Flatten``, Linear: a convolutional
+      network, whose inputs have their channels last;
+    - everything that ``to_torch()`` of the networks that can be certified returns.
+
+    Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do nothing at inference, are passed over.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    X : array or None
+        Training rows as bidual takes them: normalised networks need their number, flattened ones the grid of their
+        positions (None: positions are a line or a square).
+    """
+    from bidual.networks.torch_reading import read
+
+    return read(module, X)
 
 
 def from_sklearn(mlp: MLPRegressor | MLPClassifier) -> TwoLayerNetwork:
@@ -70,14 +80,14 @@ def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
     raise ValueError(f"expected 2 or 4 arrays of weights, got {len(weights)}")
 
 
-def from_torch_file(path: str | os.PathLike[str]) -> TwoLayerNetwork | ConvolutionalNetwork:
-    """A two-layer network from what ``torch.save`` wrote: ``Sequential(Linear, ReLU, Linear)`` or its state dict.
+def from_torch_file(path: str | os.PathLike[str], X: Array | None = None) -> Network:
+    """A network from what ``torch.save`` wrote: a module that :func:`from_torch` knows, or the state dict of a dense one.
 
-    Nothing but tensors and these layers is unpickled, so that files of strangers cannot run code.
+    Nothing but tensors and layers of torch and bidual is unpickled, so that files of strangers cannot run code.
     """
     from bidual.networks.torch_bridge import read_module
 
-    return from_torch(read_module(path))
+    return from_torch(read_module(path), X)
 
 
 def from_onnx(path: str | os.PathLike[str]) -> TwoLayerNetwork:

@@ -133,6 +133,13 @@ class ConvolutionalNetwork(Network):
             raise ValueError(f"X of shape {X.shape} has patches at {grid} positions, the network is for {self.grid}")
         return X
 
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> ConvolutionalNetwork:
+        if type(self.layer).restated is Network.restated:
+            return self  # without looking at the patches
+        K = prod(self.window.grid(X.shape))
+        layer = self.layer.restated(self.window.rows(X), None if counts is None else np.repeat(counts, K))
+        return self if layer is self.layer else ConvolutionalNetwork(layer, **self.options(), intercept=self.intercept)
+
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape[:1] if self.pooling is not None else (shape[0], *self.window.grid(shape))
 

@@ -96,6 +96,10 @@ class StandardisedNetwork(Network):
             raise ValueError(f"the last axis of X must have {len(self.centre)} entries, got {X.shape}")
         return X
 
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> StandardisedNetwork:
+        layer = self.layer.restated(self.standardised(X), counts)
+        return self if layer is self.layer else StandardisedNetwork(layer, self.centre, self.scale)
+
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return self.layer.output_shape(shape)
 

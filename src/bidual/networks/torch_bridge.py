@@ -164,10 +164,11 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
 
     Of a dense network the state dict is enough; that of a convolutional one does not say its stride and pooling.
     """
+    from bidual.networks.parallel_torch import ParallelModule
     from bidual.networks.torch_conv import LAYERS
 
     layers: list[Any] = [torch.nn.Sequential, torch.nn.Linear, torch.nn.ReLU, torch.nn.Dropout, torch.nn.Identity]
-    layers += LAYERS
+    layers += [torch.nn.LeakyReLU, torch.nn.ParameterList, Standardise, GatedModule, ParallelModule, *LAYERS]
     try:
         with torch.serialization.safe_globals(layers):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -175,8 +176,8 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
         raise
     except Exception as error:  # torch raises anything from EOFError to RuntimeError
         raise ValueError(
-            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear), its state_dict, or Sequential(Conv, "
-            "ReLU, AdaptiveAvgPool(1), Flatten, Linear) with torch.save "
+            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear), its state_dict, Sequential(Conv, "
+            "ReLU, AdaptiveAvgPool(1), Flatten, Linear), or what to_torch() returns, with torch.save "
             f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
         ) from error
     if isinstance(content, torch.nn.Module):

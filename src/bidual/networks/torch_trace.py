@@ -1,57 +1,98 @@
-"""The two linear layers of a torch module, wherever in its ``forward`` they are."""
+"""What a torch module does to its input, one step after the other, wherever in its ``forward`` that is written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import torch
 from torch import fx
 
-from bidual._util.typing import Array, FloatArray
-from bidual.networks.torch_bridge import numbers
-from bidual.networks.two_layer import TwoLayerNetwork
+#: Steps that do nothing at inference, and those that change the shape of what they are given only.
+_NOTHING = ("Identity", "Dropout", "AlphaDropout", "Dropout1d", "Dropout2d", "dropout", "dropout_", "contiguous")
+_SHAPE = ("squeeze", "flatten", "view", "reshape", "ravel", "Flatten", "Unflatten", "unsqueeze")
+#: One name for what modules, functions and methods call differently.
+_KINDS = {
+    "relu": "ReLU",
+    "relu_": "ReLU",
+    "Conv1d": "Conv",
+    "Conv2d": "Conv",
+    "BatchNorm1d": "BatchNorm",
+    "BatchNorm2d": "BatchNorm",
+    "SwappedNorm": "BatchNorm",
+    "AdaptiveAvgPool1d": "average",
+    "AdaptiveAvgPool2d": "average",
+    "mean": "average",
+    "SumPool": "sum",
+    "CircularPad1d": "CircularPad",
+    "CircularPad2d": "CircularPad",
+    "LeakyReLU": "LeakyReLU",
+}
 
-#: Names of what is a ReLU; of what does nothing at inference; and of what may change the shape of the outputs.
-_RELU = ("ReLU", "relu", "relu_")
-_NOTHING = ("Identity", "Dropout", "AlphaDropout", "dropout", "dropout_", "contiguous")
-_SHAPE = ("squeeze", "flatten", "view", "reshape", "ravel", "Flatten")
-#: Random rows on which the module and what was found in it are compared.
-_ROWS = 16
 
-#: The name of a step of ``forward``, and its weight and bias if it is linear.
-Step: TypeAlias = tuple[str, Any]
+@dataclass(frozen=True)
+class Step:
+    """One step: its kind; the module that does it, if one does; weight and bias, if it is linear."""
+
+    kind: str
+    part: Any = None
+    weight: Any = None
+    bias: Any = None
 
 
-def traced_network(module: Any) -> TwoLayerNetwork:
-    """The network that a module computes; a ValueError if it is not Linear, ReLU, Linear.
+class _Tracer(fx.Tracer):
+    """Modules of bidual are steps, as those of torch are."""
 
-    The module is traced, which runs its ``forward`` with symbols, and compared with what was found on random rows.
+    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+        ours = type(m).__module__.startswith("bidual.networks.")
+        return ours or super().is_leaf_module(m, module_qualified_name)
+
+
+def steps(module: Any, expected: str) -> list[Step]:
+    """What the module does but for shapes; ValueError if one step does not hand its result to the next alone.
+
+    The module is traced, which runs its ``forward`` with symbols.
     """
-    expected = "expected torch.nn.Sequential(Linear, ReLU, Linear), or a module whose forward computes that"
-    if not isinstance(module, torch.nn.Module):
-        raise ValueError(f"{expected}; got {type(module).__name__}")
-    with _at_inference(module):
-        steps = [step for step in _steps(module, expected) if step[0] not in _NOTHING]
-        while steps and steps[-1][0] in _SHAPE:
-            steps.pop()
-        kinds = ["ReLU" if kind in _RELU else kind for kind, _ in steps]
-        if kinds != ["Linear", "ReLU", "Linear"]:
-            raise ValueError(f"{expected}; {type(module).__name__} computes {', '.join(kinds) or 'nothing'}")
-        (W, b), (A, c) = steps[0][1], steps[2][1]
-        network = TwoLayerNetwork(
-            numbers(W), numbers(A).T, None if b is None else numbers(b), None if c is None else numbers(c)
-        )
-        if not _same(module, network, W):
-            raise ValueError(f"{expected}; {type(module).__name__} has these layers, but computes something else")
-    return network
+    root, name = torch.nn.Sequential(module), type(module).__name__
+    try:
+        nodes = list(_Tracer().trace(root).nodes)
+    except Exception as error:  # a forward of somebody else's, run with symbols, raises anything
+        raise ValueError(f"{expected}; {name} cannot be traced: {type(error).__name__}") from error
+    found: list[Step] = []
+    last = next(node for node in nodes if node.op == "placeholder")
+    for node in nodes:
+        if node is last or node.op == "get_attr" or (node.op == "placeholder" and not node.users):
+            continue
+        if not node.args or node.args[0] is not last:
+            raise ValueError(f"{expected}; {name} does not pass one layer's outputs to the next alone")
+        last = node
+        if node.op != "output":
+            found.append(_step(root, node))
+    return [step for step in found if step.kind not in _NOTHING + _SHAPE]
+
+
+def _step(root: Any, node: Any) -> Step:
+    if node.op == "call_module":
+        part = root.get_submodule(node.target)
+        if isinstance(part, torch.nn.Linear):
+            return Step("Linear", part, part.weight, part.bias)
+        name = type(part).__name__
+        if name == "PatchSum":
+            return Step("average" if part.average else "sum", part)
+        return Step(_KINDS.get(name, name), part)
+    if node.target is torch.nn.functional.linear:
+        given = dict(zip(("weight", "bias"), node.args[1:], strict=False)) | dict(node.kwargs)
+        found = {name: attrgetter(at.target)(root) for name, at in given.items() if at is not None}
+        return Step("Linear", None, found["weight"], found.get("bias"))
+    name = node.target if isinstance(node.target, str) else node.target.__name__
+    return Step(_KINDS.get(name, name))
 
 
 @contextmanager
-def _at_inference(module: Any) -> Iterator[None]:
+def at_inference(module: Any) -> Iterator[None]:
     """Every part of the module in evaluation mode, and back."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
@@ -61,42 +102,3 @@ def _at_inference(module: Any) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-def _steps(module: Any, expected: str) -> Iterator[Step]:
-    """What the module does to its input, one step after the other."""
-    try:
-        nodes = list(fx.Tracer().trace(module).nodes)
-    except Exception as error:  # a forward of somebody else's, run with symbols, raises anything
-        raise ValueError(f"{expected}; {type(module).__name__} cannot be traced: {type(error).__name__}") from error
-    last = next(node for node in nodes if node.op == "placeholder")
-    for node in nodes:
-        if node is last or node.op == "get_attr" or (node.op == "placeholder" and not node.users):
-            continue
-        if not node.args or node.args[0] is not last:
-            raise ValueError(f"{expected}; {type(module).__name__} does not pass one layer's outputs to the next alone")
-        last = node
-        if node.op != "output":
-            yield _step(module, node)
-
-
-def _step(module: Any, node: Any) -> Step:
-    if node.op == "call_module":
-        part = module.get_submodule(node.target)
-        linear = isinstance(part, torch.nn.Linear)
-        return ("Linear", (part.weight, part.bias)) if linear else (type(part).__name__, None)
-    if node.target is torch.nn.functional.linear:
-        given = dict(zip(("weight", "bias"), node.args[1:], strict=False)) | dict(node.kwargs)
-        found = {name: attrgetter(at.target)(module) for name, at in given.items() if at is not None}
-        return "Linear", (found["weight"], found.get("bias"))
-    return (node.target if isinstance(node.target, str) else node.target.__name__), None
-
-
-def _same(module: Any, network: TwoLayerNetwork, like: Any) -> bool:
-    """Whether both compute the same on random rows, to the accuracy of the module's numbers."""
-    X: FloatArray = np.random.default_rng(0).standard_normal((_ROWS, network.n_inputs))
-    outputs: Array = numbers(module(torch.as_tensor(X, dtype=like.dtype, device=like.device)))
-    F = network.forward(X)
-    close = torch.finfo(like.dtype).eps ** 0.5 * float(np.abs(F).max(initial=1.0))
-    shapes = (F.shape, F.shape[:1]) if F.shape[1] == 1 else (F.shape,)
-    return outputs.shape in shapes and bool(np.abs(outputs.reshape(F.shape) - F).max(initial=0.0) <= close)
