@@ -120,7 +120,7 @@ def certify(
     with watching(None if time_limit is None else float(time_limit)) as watch:
         began = time.perf_counter()
         case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
-        if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
+        if isinstance(case.network.core, GatedNetwork):
             best = case.data.train("adaptive", options, case.network, activation="gated", gates=case.network)
             return _beside(case, best, improve)  # fixed gates leave a convex program
         if getattr(case.network, "free_bias", False):

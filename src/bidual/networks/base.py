@@ -141,11 +141,16 @@ class Network(ABC):
             raise ValueError(f"X must have shape (n, d), and the network takes {self.n_inputs} inputs; got {X.shape}")
         return X
 
-    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> Network:
-        """The same function in terms of training rows ``X`` that stand for ``counts`` rows each.
+    @property
+    def core(self) -> Network:
+        """The network inside, where one is put behind a standardisation or on patches."""
+        return self
 
-        Of normalised networks, whose weight decay counts in units of the statistics of these rows; others are what
-        they are.
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> Network:
+        """The same function in terms of training rows ``X`` that stand for ``counts`` rows each (None: for one).
+
+        For normalised networks, whose weight decay counts in units of the statistics of the training rows; others are
+        what they are.
         """
         return self
 

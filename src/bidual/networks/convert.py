@@ -16,24 +16,39 @@ from bidual.networks.two_layer import TwoLayerNetwork
 
 
 def from_torch(module: Any, X: Array | None = None) -> Network:
-    """A network from a torch module that computes Linear, ReLU, Linear, with or without biases.
+    r"""A network from a torch module that computes Linear, ReLU, Linear, with or without biases.
 
-    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``); what was found is
-    compared with the module on random rows. These are known as well:
+    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``). Known are also:
 
-    - ``BatchNorm1d`` before or after the ReLU, and ``LeakyReLU``;
+    - ``BatchNorm1d`` before or after the ReLU, and ``LeakyReLU`` in its place;
     - ``Conv1d`` or ``Conv2d``, [BatchNorm,] ReLU, a pooling over all positions or ``Flatten``, Linear: a convolutional
       network, whose inputs have their channels last;
-    - everything that ``to_torch()`` of the networks that can be certified returns.
+    - Linear, ReLU, ..., Linear with more layers, and a sum of such branches: a parallel network (002 eq. 1). Its
+      penalty is the path regulariser; a bias of a layer behind the first is the weight of one more neuron of the layer
+      before, which is one everywhere;
+    - everything that ``to_torch()`` writes but deep linear, whitened and layerwise networks.
 
-    Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do nothing at inference, are passed over.
+    ``Dropout`` and ``Identity``, which do nothing at inference, are passed over. Weights are converted to float64.
+    What was found is compared with the module on random rows, in double precision.
 
     Parameters
     ----------
     module : torch.nn.Module
     X : array or None
-        Training rows as bidual takes them: normalised networks need their number, flattened ones the grid of their
-        positions (None: positions are a line or a square).
+        Training rows as bidual takes them, of which the shape is used: flattened positions have their grid (None: they
+        are a line or a square), and rows ``(n, K, h)`` of a dense module are patches.
+
+    Returns
+    -------
+    Network
+        A normalised one has the statistics of the module, and its weight decay counts as in torch: by the standard
+        deviation. ``network.restated(X)`` is the same function in terms of training rows, as 000 has it and
+        :func:`bidual.certify` judges it.
+
+    Raises
+    ------
+    ValueError
+        If the module computes anything else, in one sentence.
     """
     from bidual.networks.torch_reading import read
 
@@ -81,9 +96,10 @@ def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
 
 
 def from_torch_file(path: str | os.PathLike[str], X: Array | None = None) -> Network:
-    """A network from what ``torch.save`` wrote: a module that :func:`from_torch` knows, or the state dict of a dense one.
+    """A network from what ``torch.save`` wrote: a module of layers that :func:`from_torch` knows.
 
-    Nothing but tensors and layers of torch and bidual is unpickled, so that files of strangers cannot run code.
+    Of Linear, ReLU, Linear the state dict is enough. Nothing but tensors and layers of torch and bidual is unpickled, so
+    that files of strangers cannot run code.
     """
     from bidual.networks.torch_bridge import read_module
 

@@ -50,6 +50,10 @@ class StandardisedNetwork(Network):
         return self.layer.n_neurons
 
     @property
+    def core(self) -> Network:
+        return self.layer.core
+
+    @property
     def output_weights(self) -> FloatArray:
         """Rows are the output weights of the neurons."""
         return self.layer.output_weights  # type: ignore[attr-defined]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from bidual._util.patches import Window, as_filters
 from bidual._util.typing import Array
+from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.gated import GatedNetwork
-from bidual.networks.torch_bridge import _linear, batch_norm_layer
-
-if TYPE_CHECKING:
-    from bidual.networks.convolutional import ConvolutionalNetwork
+from bidual.networks.torch_bridge import _linear, batch_norm_layer, heard
 
 _CONVOLUTIONS: dict[int, Any] = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}
 _NORMALISATIONS: dict[int, Any] = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm2d}
@@ -94,6 +92,8 @@ def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | Non
     Gates are no standard layer: of them it is ``Sequential(GatedConvolution)``.
     """
     dtype = torch.float64 if dtype is None else dtype
+    if not network.n_neurons:
+        network = ConvolutionalNetwork(heard(network.layer), **network.options(), intercept=network.intercept)
     layer, window = network.layer, network.window
     axes = None if window.kernel is None else len(window.kernel)
     if isinstance(layer, GatedNetwork):
