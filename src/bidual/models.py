@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 #: What :func:`as_network` takes, in words.
 ACCEPTED = (
-    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear), a module whose "
-    "forward computes that, or Sequential(Conv, ReLU, AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
-    "MLPRegressor or MLPClassifier with one ReLU layer (also at the end of a Pipeline, inside a "
+    "a bidual network or fitted estimator, a torch module that computes Linear, ReLU, Linear (also with BatchNorm, "
+    "LeakyReLU, Conv and a pooling or Flatten, more layers, branches: see bidual.networks.from_torch), a fitted "
+    "scikit-learn MLPRegressor or MLPClassifier with one ReLU layer (also at the end of a Pipeline, inside a "
     "TransformedTargetRegressor, or chosen by a GridSearchCV), weights (hidden (m, d), output (m, C)) or (hidden, "
     "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"
 )
@@ -362,7 +362,7 @@ def load(path: str | os.PathLike[str]) -> Network | Model:
 
 
 def as_network(model: Any, X: Any = None) -> Network:
-    """The network in whatever holds one (see :data:`ACCEPTED`); ``X`` are the training rows, if they are known."""
+    """The network in whatever holds one (see :data:`ACCEPTED`); ``X`` are its training rows, if there are any."""
     if isinstance(model, str | os.PathLike):
         if os.fspath(model).endswith((".pt", ".pth")):
             return from_torch_file(model, X)

@@ -98,8 +98,8 @@ def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
 def from_torch_file(path: str | os.PathLike[str], X: Array | None = None) -> Network:
     """A network from what ``torch.save`` wrote: a module of layers that :func:`from_torch` knows.
 
-    Of Linear, ReLU, Linear the state dict is enough. Nothing but tensors and layers of torch and bidual is unpickled, so
-    that files of strangers cannot run code.
+    Of Linear, ReLU, Linear the state dict is enough. Nothing but tensors and layers of torch and bidual is unpickled,
+    so that files of strangers cannot run code.
     """
     from bidual.networks.torch_bridge import read_module
 

@@ -164,6 +164,12 @@ class GatedModule(torch.nn.Module):
 
 def numbers(tensor: Any) -> Array:
     """A tensor of weights in double precision; ValueError if it holds anything but real numbers."""
+    check_numbers(tensor)
+    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
+
+
+def check_numbers(tensor: Any) -> None:
+    """ValueError if a tensor of weights holds anything but real numbers."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"weights must be tensors, got a {type(tensor).__name__}")
     if tensor.is_complex() or tensor.is_quantized or tensor.layout is not torch.strided:
@@ -172,29 +178,35 @@ def numbers(tensor: Any) -> Array:
         raise ValueError("the weights of a lazy module have no values yet: run it once")
     if tensor.is_meta:
         raise ValueError("the weights are on the device 'meta', where they have no values: load them first")
-    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
+
+
+#: Layers of dense networks that a file may hold.
+_LAYERS: list[Any] = [
+    torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ParameterList, torch.nn.Linear, torch.nn.ReLU,
+    torch.nn.LeakyReLU, torch.nn.Dropout, torch.nn.Identity,
+]  # fmt: skip
 
 
 def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
-    """What ``torch.save`` wrote: a ``Sequential`` that :func:`bidual.networks.from_torch` knows.
+    """What ``torch.save`` wrote: a module of layers that :func:`bidual.networks.from_torch` knows.
 
-    Of a dense network the state dict is enough; that of a convolutional one does not say its stride and pooling.
+    Of Linear, ReLU, Linear the state dict is enough; that of others does not say where the layers stand.
     """
+    from bidual.networks.layerwise_torch import LayerwiseModule
     from bidual.networks.parallel_torch import ParallelModule
     from bidual.networks.torch_conv import LAYERS
 
-    layers: list[Any] = [torch.nn.Sequential, torch.nn.Linear, torch.nn.ReLU, torch.nn.Dropout, torch.nn.Identity]
-    layers += [torch.nn.LeakyReLU, torch.nn.ParameterList, Standardise, GatedModule, ParallelModule, *LAYERS]
+    ours = [Standardise, GatedModule, ParallelModule, LayerwiseModule]
     try:
-        with torch.serialization.safe_globals(layers):
+        with torch.serialization.safe_globals([*_LAYERS, *ours, *LAYERS]):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
     except Exception as error:  # torch raises anything from EOFError to RuntimeError
         raise ValueError(
-            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear), its state_dict, Sequential(Conv, "
-            "ReLU, AdaptiveAvgPool(1), Flatten, Linear), or what to_torch() returns, with torch.save "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
+            f"{path} cannot be read safely: save a torch.nn.Sequential of layers that bidual.networks.from_torch knows, "
+            "or the state_dict of Sequential(Linear, ReLU, Linear); of a class of your own save from_torch(module), as "
+            f"JSON ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
         ) from error
     if isinstance(content, torch.nn.Module):
         return content
@@ -209,7 +221,10 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
                 f"{path} holds the weights of convolutions ({held}) without their stride, padding and pooling: save "
                 "the module itself, torch.save(module, path)"
             )
-        raise ValueError(f"{path} holds {held}, not the weights of two linear layers")
+        raise ValueError(
+            f"{path} holds {held}, not the weights of two linear layers: save the module itself, "
+            "torch.save(module, path)"
+        )
 
     def linear(name: str) -> torch.nn.Linear:
         weight, bias = numbers(content[name]), content.get(name[: -len("weight")] + "bias")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,13 +21,13 @@ from bidual.networks.gated import GatedNetwork
 from bidual.networks.leaky import LeakyReLUNetwork
 from bidual.networks.parallel import ParallelNetwork
 from bidual.networks.standardised import StandardisedNetwork
-from bidual.networks.torch_bridge import numbers
-from bidual.networks.torch_trace import Chain, Step, at_inference, chains, unwrapped
+from bidual.networks.torch_bridge import check_numbers, numbers
+from bidual.networks.torch_trace import Chain, Step, chains, unwrapped
 from bidual.networks.two_layer import TwoLayerNetwork
 
 EXPECTED = (
-    "expected torch.nn.Sequential(Linear, ReLU, Linear) or a module whose forward computes that (or so with BatchNorm, "
-    "LeakyReLU, Conv and a pooling or Flatten, more layers, or branches that are added up)"
+    "expected torch.nn.Sequential(Linear, ReLU, Linear), a module whose forward computes that, or another that "
+    "bidual.networks.from_torch knows"
 )
 _POOLINGS = ("sum", "average")
 #: Sizes of the random rows on which the module and what was found in it are compared: neurons of small and of large
@@ -45,13 +46,24 @@ def read(module: Any, X: Array | None = None) -> Network:
     """
     if not isinstance(module, torch.nn.Module):
         raise ValueError(f"{EXPECTED}; got {type(module).__name__}")
-    name, shape = type(unwrapped(module)).__name__, None if X is None else np.shape(X)
-    with at_inference(module):
-        found = chains(module, EXPECTED)
-        network = _Reader(name, shape).network(found)
-        if not _same(unwrapped(module), network, shape):
+    module = unwrapped(module)
+    name, shape = type(module).__name__, None if X is None else np.shape(X)
+    double = _in_double(module)
+    with torch.no_grad():
+        network = _Reader(name, shape).network(chains(double, EXPECTED))
+        if not _same(double, network, shape):
             raise ValueError(f"{EXPECTED}; {name} has these layers, but computes something else")
     return network
+
+
+def _in_double(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy for inference, in double precision; ValueError if that would change its numbers."""
+    for t in (*module.parameters(), *module.buffers()):
+        check_numbers(t)
+    try:
+        return copy.deepcopy(module).cpu().double().eval()
+    except Exception as error:  # what somebody's module holds may refuse to be copied in any way
+        raise ValueError(f"{EXPECTED}; {type(module).__name__} cannot be copied: {type(error).__name__}") from error
 
 
 @dataclass(frozen=True)
@@ -308,21 +320,13 @@ _WHOLE: dict[str, Callable[[Any], Network]] = {
 
 
 def _same(module: Any, network: Network, shape: Shape) -> bool:
-    """Whether both compute the same on random rows, in double precision whatever the module has."""
+    """Whether both compute the same on random rows."""
     rng = np.random.default_rng(0)
     rows = _random_rows(network, shape, rng)
     near = rows * (1.0 + _SAME * rng.standard_normal(rows.shape))
-    state = {
-        name: t.detach().to("cpu", torch.float64 if t.is_floating_point() else None)
-        for name, t in (*module.named_parameters(), *module.named_buffers())
-    }
-
-    def outputs(rows: FloatArray) -> Array:
-        x = torch.as_tensor(np.moveaxis(rows, -1, 1) if _spatial(network) else rows)
-        return numbers(torch.func.functional_call(module, state, (x,)))
-
+    x = torch.as_tensor(np.ascontiguousarray(np.moveaxis(rows, -1, 1)) if _spatial(network) else rows)
     try:
-        theirs = outputs(rows)
+        theirs = numbers(module(x))
     except (RuntimeError, TypeError, ValueError, IndexError):  # shapes that do not go together
         return False
     ours = [network.forward(r).reshape(len(r), -1) for r in (rows, near)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -78,8 +76,9 @@ def chains(module: Any, expected: str) -> list[Chain]:
     The module is traced, which runs its ``forward`` with symbols. Steps that only change shapes are left out, but for
     a "Flatten" before the first other one.
     """
-    module = unwrapped(module)
     root, name = torch.nn.Sequential(module), type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError(f"{expected}; {name} is compiled: give the module that it was made from")
     try:
         graph = _Tracer().trace(root)
     except Exception as error:  # a forward of somebody else's, run with symbols, raises anything
@@ -213,16 +212,3 @@ def _weights_of(step: Step) -> set[int]:
     """What tells the weights of a step from others: a layer, and a tensor that may be in several."""
     held = [] if step.part is None else list(chain(step.part.parameters(), step.part.buffers()))
     return {id(thing) for thing in (step.part if held else None, step.weight) if thing is not None}
-
-
-@contextmanager
-def at_inference(module: Any) -> Iterator[None]:
-    """Every part of the module in evaluation mode, and back."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, training in modes:
-            part.training = training
