@@ -204,9 +204,9 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
         raise
     except Exception as error:  # torch raises anything from EOFError to RuntimeError
         raise ValueError(
-            f"{path} cannot be read safely: save a torch.nn.Sequential of layers that bidual.networks.from_torch knows, "
-            "or the state_dict of Sequential(Linear, ReLU, Linear); of a class of your own save from_torch(module), as "
-            f"JSON ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
+            f"{path} cannot be read safely: save a torch.nn.Sequential of layers that bidual.networks.from_torch "
+            "knows, or the state_dict of Sequential(Linear, ReLU, Linear); of a class of your own, from_torch(module) "
+            f"as JSON ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
         ) from error
     if isinstance(content, torch.nn.Module):
         return content

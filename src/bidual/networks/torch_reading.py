@@ -48,6 +48,8 @@ def read(module: Any, X: Array | None = None) -> Network:
         raise ValueError(f"{EXPECTED}; got {type(module).__name__}")
     module = unwrapped(module)
     name, shape = type(module).__name__, None if X is None else np.shape(X)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError(f"{EXPECTED}; {name} is compiled: give the module that it was made from")
     double = _in_double(module)
     with torch.no_grad():
         network = _Reader(name, shape).network(chains(double, EXPECTED))

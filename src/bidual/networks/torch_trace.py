@@ -77,8 +77,6 @@ def chains(module: Any, expected: str) -> list[Chain]:
     a "Flatten" before the first other one.
     """
     root, name = torch.nn.Sequential(module), type(module).__name__
-    if isinstance(module, torch.jit.ScriptModule):
-        raise ValueError(f"{expected}; {name} is compiled: give the module that it was made from")
     try:
         graph = _Tracer().trace(root)
     except Exception as error:  # a forward of somebody else's, run with symbols, raises anything
