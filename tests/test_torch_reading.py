@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -77,7 +77,7 @@ def parallel(widths, K=2, bias=True, seed=0):
 DENSE = {
     **{(kind, b): layer(kind, 3, bias=b) for kind in ("plain", "leaky", "gated") for b in (True, False)},
     **{("batch norm", at): layer(f"batch norm {at}", 3) for at in ("before", "after")},
-    ("parallel", 3): parallel((3, 2, 2, 1)),
+    ("parallel", 3): parallel((3, 2, 1, 1)),
     ("parallel", 4): parallel((3, 4, 2, 1, 1), bias=False),
     ("none", "plain"): layer("plain", 3, m=0),
     ("none", "batch norm"): layer("batch norm before", 3, m=0),
@@ -212,6 +212,7 @@ def test_a_normalised_module_is_charged_in_the_statistics_of_the_rows(position, 
     assert not weighted.verify(X, Y, counts, model=normalised(position, affine, seed=1))
 
 
+@settings(max_examples=30)
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6), st.sampled_from(["before", "after"]))
 def test_far_rows_of_any_size_are_restated_exactly(origin, size, position):
     rows = np.random.default_rng(0).integers(-8, 9, size=(10, 2)) / 8  # moved and scaled without rounding
@@ -336,12 +337,12 @@ def test_a_sum_of_two_layer_networks_is_one():
     assert network.n_neurons == 6
     np.testing.assert_allclose(network.predict(X), module(torch.as_tensor(X)).detach().numpy(), rtol=1e-12)
     charged = [p for b in module.branches for name, p in b.named_parameters() if name != "2.bias"]
-    assert network.penalty() == pytest.approx(0.5 * sum(float((p**2).sum()) for p in charged), rel=1e-12)
+    assert network.penalty() == pytest.approx(0.5 * sum(float((p.detach() ** 2).sum()) for p in charged), rel=1e-12)
 
 
 @pytest.mark.parametrize("widths", [(2, 2, 2, 1), (2, 2, 2, 1, 1)])
 def test_the_bound_of_a_feed_forward_module_is_below_every_branch_that_was_trained(widths):
-    rows, y = X[:6, :2], np.abs(X[:6, 0])
+    rows, y = X[:5, :2], np.abs(X[:5, 0])
     torch.manual_seed(0)
     module = branch(*widths).double()
     certificate = certify(module, rows, y, beta=0.1, method="local", time_limit=2, random_state=0)
@@ -513,7 +514,7 @@ def test_compiled_modules_are_taken_by_what_they_were_made_from():
     module = branch(3, 5, 1)
     with pytest.raises(ValueError, match="is compiled: give the module that it was made from"):
         from_torch(torch.jit.script(module))
-    assert from_torch(torch.compile(module)).n_neurons == 5
+    assert from_torch(torch.compile(module, backend="eager")).n_neurons == 5
 
 
 @pytest.mark.parametrize(

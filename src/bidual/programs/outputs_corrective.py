@@ -290,7 +290,7 @@ def corrected_outputs(
     hidden = problem.atoms.stacked(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
     program = OutputsProgram(problem, epsilon, hidden)
     start = np.zeros((program.H.shape[1], problem.n_outputs))
-    start[: program.size] = (atoms.alpha * (t * sizes)[:, None]).reshape(program.size, problem.n_outputs)
+    start[: program.size] = (atoms.alpha * (t * sizes)[:, None]).reshape(program.size, -1)
     start[program.size :] = atoms.intercept
     A, V = program.solve(start, tol)
     groups = program.groups(A)
