@@ -78,7 +78,7 @@ class Search:
             max_iter=_DUAL_ROUNDS,
             time_limit=None if limit == np.inf else share * limit,
             random_state=self.options.random_state,
-            start=self.neurons,
+            start=self.neurons if self.neurons.U.any() and self.neurons.alpha.any() else None,  # none is no start
         )
         self.better = solved(self.data.natural, solve_adaptive, options, nothing)
         self.say(f"{self.better.method}{'' if self.better.bound.proven else ', likely'}", self.better.bound.value)
