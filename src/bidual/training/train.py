@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from bidual._util.clock import clock
 from bidual._util.progress import task
 from bidual._util.ranges import check_columns
 from bidual._util.typing import FloatArray
@@ -199,7 +199,7 @@ class TrainingSet(Posed, Trainable):
     def _trained(
         self, watch: Watch, method: str | Solver, options: Options, start: Start, activation: str, gates: Any
     ) -> Trained:
-        began = time.perf_counter()
+        began = clock()
         self.objective.check(self.problem.n_outputs, activation, method if isinstance(method, str) else None)
         act, units, natural = ACTIVATIONS[activation], self.units, self.natural
         if (vectors := gate_vectors(self.lift, gates)) is not None:
@@ -215,7 +215,7 @@ class TrainingSet(Posed, Trainable):
         with task("training", options.verbose, units.value):
             by = act.solver(method) if isinstance(method, str) else method
             solution = solved(natural, by, replace(options, time_limit=_training_share(options, watch)), act.nothing)
-            seconds = seconds_for(options.prove, time.perf_counter() - began, watch.left)
+            seconds = seconds_for(options.prove, clock() - began, watch.left)
             bound, how = solution.proven or (solution.bound, solution.method)
             unknown = not bound.V.any() or seconds > 0  # a bound by norms costs little
             if not bound.proven or (solution.scope == "global" and unknown):
