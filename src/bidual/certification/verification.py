@@ -80,6 +80,10 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
     rescaled = certificate.rescaled_objective
     if rescaled is not None and not proven * (1.0 - RTOL) <= rescaled <= certificate.objective * (1.0 + RTOL):
         return f"rescaling cannot lead to {rescaled:.9g} from an objective of {certificate.objective:.9g}"
+    # an exact fit up to a tolerance may be smaller than one
+    least = proven * (1.0 - SHOWN) - ATOL * units.value if scope == "global" and certificate.beta > 0 else -np.inf
+    if network is not None and certificate.objective < least:
+        return f"the objective {certificate.objective:.9g} is below what is proven for all networks, {proven:.9g}"
     if network is None:
         return None
     try:

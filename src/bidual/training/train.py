@@ -60,6 +60,8 @@ class Trained:
         )
 
 
+#: How much more, relatively, a network may cost on the data than its weights say: its statistics are sums that round.
+_SAME_COST = 1e-6
 #: What training may start from.
 Start: TypeAlias = Network | Trained | None
 
@@ -155,7 +157,13 @@ class TrainingSet(Posed, Trainable):
 
     def check_network(self, network: Network, gated: bool) -> None:
         """Raise if the network is not one of those that the problem is about."""
-        (self.lift.gated_neurons if gated else self.lift.neurons)(network)
+        neurons = (self.lift.gated_neurons if gated else self.lift.neurons)(network)
+        cost, said = float(np.sum(neurons.costs)), network.penalty()
+        if not cost <= said * (1.0 + _SAME_COST):
+            raise ValueError(
+                f"it costs {said:.9g}, and networks that compute the same on these data cost {cost:.9g}: its "
+                "normalisation is not that of the data"
+            )
 
     def accounted(self, bound: Bound) -> Bound:
         """A bound on the problem as posed as one on that of exact features."""
