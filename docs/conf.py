@@ -28,7 +28,9 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "mathml",
+    "papers",
     "reference",
+    "results",
     "together",
 ]
 exclude_patterns = ["_examples", "**/GALLERY_HEADER.rst"]

@@ -10,6 +10,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from sphinx.ext import autosummary
 
 #: Modules whose ``__all__`` is public, with the titles of their sections.
 MODULES = {
@@ -73,5 +74,7 @@ class Commands(Directive):
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the commands; the names are written before the build begins."""
+    # a summary is the first sentence, and these end none
+    autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "eqs.", "Fig.", "sec.", "Thm.", "Prop.", "resp.", "cf.", "etc.")
     app.add_directive("bidual-commands", Commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
