@@ -2,8 +2,8 @@
 A table with text, gaps and dollars
 ===================================
 
-From a DataFrame to a fitted and certified model in one line: categories are encoded, missing values filled in, columns and target
-standardised, and all of it is repeated at prediction.
+From a DataFrame to a fitted and certified model in one line: categories are encoded, missing values filled in,
+columns and target standardised, and all of it is repeated at prediction.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Images: filters trained to a gap
 ================================
 
-A convolutional layer is a two-layer network on all patches of all images, so that it is trained and certified in the same way. Its
-neurons are filters.
+A convolutional layer is a two-layer network on all patches of all images, so that it is trained and certified in the
+same way. Its neurons are filters.
 """
 
 import matplotlib.pyplot as plt

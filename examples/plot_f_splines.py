@@ -2,8 +2,8 @@
 One input, ten thousand rows: a spline, proven
 ==============================================
 
-With one input and biases that cost nothing the best network is a linear spline with few knots, found exactly in time linear in the
-rows.
+With one input and biases that cost nothing the best network is a linear spline with few knots, found exactly in time
+linear in the rows.
 """
 
 import matplotlib.pyplot as plt

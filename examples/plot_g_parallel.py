@@ -2,8 +2,8 @@
 Three layers: branches with the path regulariser
 ================================================
 
-Branches of two hidden layers side by side, charged by the product of weights along their paths (002), are atoms as well: the same
-convexity, the same certificate. Two layers need more neurons for the same function.
+Branches of two hidden layers side by side, charged by the product of weights along their paths (002), are atoms as
+well: the same convexity, the same certificate. Two layers need more neurons for the same function.
 """
 
 import matplotlib.pyplot as plt

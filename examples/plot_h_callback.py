@@ -2,8 +2,8 @@
 The gap of your own training
 ============================
 
-``certify_callback`` watches a network while you train it by whatever you like: how far is it from the best network of any width, and
-when is it time to stop? Here scikit-learn's MLP learns in steps.
+``certify_callback`` watches a network while you train it by whatever you like: how far is it from the best network of
+any width, and when is it time to stop? Here scikit-learn's MLP learns in steps.
 """
 
 import matplotlib.pyplot as plt

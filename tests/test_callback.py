@@ -111,7 +111,7 @@ def test_a_bound_that_stays_open_is_never_lost():
 
 
 def test_labels_and_scikit_learn():
-    labels = np.where(Y > np.median(Y), "high", "low")
+    labels = np.where(np.median(Y) < Y, "high", "low")
     mlp = MLPClassifier((8,), alpha=BETA * len(X), random_state=0)
     mlp.partial_fit(X, labels, classes=["high", "low"])
     callback = certify_callback(mlp, X, labels, beta=BETA, report=None, random_state=0)

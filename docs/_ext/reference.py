@@ -75,6 +75,17 @@ class Commands(Directive):
 def setup(app: Any) -> dict[str, bool]:
     """Register the commands; the names are written before the build begins."""
     # a summary is the first sentence, and these end none
-    autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", "eqs.", "Fig.", "sec.", "Thm.", "Prop.", "resp.", "cf.", "etc.")
+    autosummary.WELL_KNOWN_ABBREVIATIONS += (
+        "eq.",
+        "eqs.",
+        "Fig.",
+        "sec.",
+        "Thm.",
+        "Prop.",
+        "Cor.",
+        "resp.",
+        "cf.",
+        "etc.",
+    )
     app.add_directive("bidual-commands", Commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -64,7 +64,9 @@ def defaults(plt: Any) -> Any:
     axes.axhline(0, color=GREY, lw=0.8)
     axes.axhline(-0.02, color=GREY, lw=0.8, ls=":")
     close = sum(value >= -0.02 for value in lead)
-    axes.set(ylabel="score less the best peer's", xticks=[], xlabel=f"{len(lead)} sets; blue: within .02 ({close} sets)")
+    axes.set(
+        ylabel="score less the best peer's", xticks=[], xlabel=f"{len(lead)} sets; blue: within .02 ({close} sets)"
+    )
     return figure
 
 
@@ -110,22 +112,18 @@ def certify(plt: Any) -> Any:
 def scale(plt: Any) -> Any:
     """MNIST: accuracy on test images against time."""
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    lines, trained = journal("scale"), ", trained gates"
     kinds = (
-        ("gated P ", ", trained gates", OURS, "o", "gated, gates drawn", "gated, gates trained"),
-        ("MLP ", "", THEIRS, "s", "scikit-learn's MLP", ""),
+        ("gated P ", "", OURS, "o:", "gated, gates drawn"),
+        ("gated P ", trained, OURS, "o-", "gated, gates trained"),
+        ("MLP ", "", THEIRS, "s-", "scikit-learn's MLP"),
     )
-    lines = journal("scale")
-    for prefix, more, colour, mark, label, label_more in kinds:
-        for trained in (False, True) if more else (False,):
-            rows = [r for r in lines if r["row"].startswith(prefix) and r["row"].endswith(more) == trained or not more
-                    and r["row"].startswith(prefix)]  # fmt: skip
-            rows = sorted(rows, key=lambda r: r["seconds"])
-            axes.plot([r["seconds"] for r in rows], [100 * r["accuracy"] for r in rows], marker=mark, color=colour,
-                      ls="-" if trained or not more else ":", label=label_more if trained else label)  # fmt: skip
-            for r in rows:
-                size = r.get("P", r.get("width"))
-                axes.annotate(str(size), (r["seconds"], 100 * r["accuracy"]), xytext=(4, -10), textcoords="offset points",
-                              fontsize=8, color=colour)  # fmt: skip
+    for begin, end, colour, style, label in kinds:
+        rows = [line for line in lines if line["row"].startswith(begin) and line["row"].endswith(trained) == bool(end)]
+        points = sorted((row["seconds"], 100 * row["accuracy"], row.get("P", row.get("width"))) for row in rows)
+        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], style, color=colour, label=label)
+        for x, y, size in points:
+            axes.annotate(f"{size}", (x, y), (4, -10), textcoords="offset points", fontsize=8, color=colour)
     axes.set(xlabel="seconds, two cores (beside the marks: neurons)", ylabel="test accuracy, %")
     axes.legend(frameon=False)
     return figure
