@@ -178,7 +178,7 @@ def certify_callback(model: Any, X: Array, y: Array, *, beta: float, **options: 
     >>> from bidual import certify_callback
     >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array([1.0, 1.0, 2.0])
     >>> weights = {"hidden_weights": np.ones((2, 1)), "output_weights": np.ones((2, 1))}
-    >>> callback = certify_callback(weights, X, y, beta=0.01, report=None)
+    >>> callback = certify_callback(weights, X, y, beta=0.01, fit_intercept=False, report=None)
     >>> for epoch in (1, 2):
     ...     certificate = callback(epoch)
     ...     weights["hidden_weights"][1] -= 2.0  # a training of a single step: |x|
