@@ -15,21 +15,18 @@ images, labels = load_digits(n_class=2, return_X_y=True)
 images = images.reshape(-1, 8, 8) / 16
 
 est = ReLUClassifier(
-    beta=0.02, architecture=Convolutional((5, 5), stride=3), bias=False, tol=0.02, prove=False, random_state=0
+    beta=0.004, architecture=Convolutional((5, 5), stride=3), bias=False, tol=0.02, prove=False, random_state=0
 ).fit(images[:200], labels[:200])
 print(est.certificate_)
 print(f"right on {est.score(images[200:], labels[200:]):.1%} of {len(images) - 200} other images")
 
 # %%
-# The filters, and what the strongest of them answers to a zero and a one.
+# The strongest filters, and the class they speak for.
 filters = est.network_.filters.reshape(-1, 5, 5)
-order = (-abs(est.network_.output_weights[:, 0])).argsort()[:4]
-figure, grid = plt.subplots(1, 4, figsize=(7, 2.1), layout="constrained")
+order = (-abs(est.network_.output_weights[:, 0])).argsort()[:5]
+_, grid = plt.subplots(1, len(order), figsize=(2 * len(order), 2.3), layout="constrained", squeeze=False)
 largest = abs(filters).max()
-for axes, j in zip(grid, order, strict=False):
+for axes, j in zip(grid.flat, order, strict=True):
     axes.imshow(filters[j], cmap="RdBu", vmin=-largest, vmax=largest)
-    axes.set(xticks=[], yticks=[], title=f"{est.classes_[int(est.network_.output_weights[j, 0] > 0)]}")
-for axes in grid[len(order) :]:
-    axes.axis("off")
-figure.suptitle("filters, and the class they speak for")
+    axes.set(xticks=[], yticks=[], title=f"for a {est.classes_[int(est.network_.output_weights[j, 0] > 0)]}")
 plt.show()

@@ -65,7 +65,7 @@ def test_reference_lists_every_public_name(tmp_path):
     pytest.importorskip("docutils", reason="Sphinx is not installed")
     extension("reference").write_names(tmp_path / "api")
     page = (tmp_path / "api" / "index.rst").read_text()
-    assert all(f"   bidual.{name}\n" in page for name in bidual.__all__)
+    assert all(f"   ~bidual.{name}\n" in page for name in bidual.__all__)
     assert "bidual.plots.FitDisplay" in page
 
 
@@ -149,3 +149,19 @@ def test_lower_bounds_are_read_from_the_project():
 
 def test_version_and_citation_agree():
     assert f"version: {bidual.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_proven_gaps_in_readme_are_those_recorded():
+    results, readme = extension("results"), (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (planted \d+ x \d+|breast_cancer|diabetes)[^|]*\| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|", readme, re.M
+    )
+    recorded = {(line["problem"], line["kappa"]): line for line in results.journal("certify")}
+    assert len(rows) >= 6
+    for name, *gaps in rows:
+        for kappa, shown in zip(("0.3", "0.1", "0.02"), gaps, strict=True):
+            line = recorded[name.replace(" x ", "x"), kappa]
+            said = next(line[f"ours, {seconds} s"] for seconds in (60, 10, 1) if line.get(f"ours, {seconds} s"))
+            assert float(shown) == pytest.approx(float(said.split()[0]), rel=0.03, abs=0.051), (
+                f"{name}, {kappa}: {said}"
+            )

@@ -44,8 +44,16 @@ def write_names(folder: Path) -> None:
         seen |= {name.rpartition(".")[2] for name in fresh}
         if fresh:
             title = title.replace("`", "``")
-            lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
-            lines += [f"   {name}" for name in fresh] + [""]
+            lines += [
+                title,
+                "-" * len(title),
+                "",
+                ".. autosummary::",
+                "   :toctree: generated",
+                "   :nosignatures:",
+                "",
+            ]
+            lines += [f"   ~{name}" for name in fresh] + [""]
     page, text = folder / "index.rst", "\n".join(lines) + "\n"
     page.parent.mkdir(exist_ok=True)
     if not page.exists() or page.read_text(encoding="utf-8") != text:
