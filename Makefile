@@ -53,7 +53,7 @@ SLICE := $(patsubst %,tests/test_%.py,losses arrangements certificates models ta
 oldest:
 	$(PYTHON) -m venv --clear build/oldest
 	$(PYTHON) .ci/lower_bounds.py $(subst $(comma), ,$(LIGHT)) > build/oldest.txt
-	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check -c build/oldest.txt '.[$(LIGHT)]' pytest hypothesis 'httpx<0.28' cvxpy
+	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check -c build/oldest.txt '.[$(LIGHT)]' pytest hypothesis httpx cvxpy
 	$(MAKE) oldest-tests PYTHON=build/oldest/bin/python
 
 # old libraries on new ones warn of deprecations, which is not our matter
