@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # pip is quiet; the sentinel is rebuilt when the requirements change.
 READY := $(VENV)/.ready
 
-.PHONY: run test test-all fuzz soundness honesty limits lint types check bench bench-certify bench-first bench-foundation bench-scale bench-defaults docs docs-quick reproduce clean
+.PHONY: run test test-all fuzz soundness honesty limits lint types check wheel oldest oldest-tests bench bench-smoke bench-certify bench-first bench-foundation bench-scale bench-defaults docs docs-quick reproduce clean
 
 run: $(READY)
 	$(BIN)/python examples/quickstart.py --out run
@@ -33,9 +33,40 @@ types: $(READY)
 
 check: lint types test
 
+# wheel and sdist, checked, and the wheel used in a clean environment
+wheel:
+	rm -rf dist build/clean
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	build/tools/bin/python -m build --outdir dist
+	build/tools/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/clean && bin/python -P ../../.ci/quick_start.py
+
+# what the oldest allowed versions run, and releases that are not out yet: no torch, which is for a few
+comma := ,
+LIGHT := tables,plot,onnx,playground,completion
+SLICE := $(patsubst %,tests/test_%.py,losses arrangements certificates models tables table_model plots onnx gated splines cli playground progress)
+
+# the lower bounds of pyproject.toml are true; Python 3.11, the last one that all of them have wheels for
+oldest:
+	$(PYTHON) -m venv --clear build/oldest
+	$(PYTHON) .ci/lower_bounds.py $(subst $(comma), ,$(LIGHT)) > build/oldest.txt
+	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check -c build/oldest.txt '.[$(LIGHT)]' pytest hypothesis httpx cvxpy
+	$(MAKE) oldest-tests PYTHON=build/oldest/bin/python
+
+# old libraries on new ones warn of deprecations, which is not our matter
+oldest-tests:
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:cacheprovider -W ignore::DeprecationWarning $(SLICE)
+
 # ours and the peers; makes the peers' own environment in benchmarks/.venv
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py
+
+# whether the benchmarks run, in less than a minute; prints only
+bench-smoke: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/engine.py --quick --methods ours
 
 bench-certify: $(READY)
 	$(BIN)/python benchmarks/certify.py

@@ -27,8 +27,11 @@ extensions = [
     "myst_parser",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
+    "accessible",
     "mathml",
+    "papers",
     "reference",
+    "results",
     "together",
 ]
 exclude_patterns = ["_examples", "**/GALLERY_HEADER.rst"]

@@ -1,4 +1,4 @@
-"""Deep networks in closed form beside stochastic gradient descent: figures 2, 3, 4 and 6 of 001.
+"""Deep networks in closed form beside stochastic gradient descent: figures 2, 3, 4 and 6 of the paper (001).
 
 Linear networks whose rank falls with beta, layers whose operator and Frobenius norms agree, deep ReLU classifiers on
 sampled and whitened images by formula and by training, and a network with batch normalisation by formula.

@@ -65,7 +65,7 @@ def test_reference_lists_every_public_name(tmp_path):
     pytest.importorskip("docutils", reason="Sphinx is not installed")
     extension("reference").write_names(tmp_path / "api")
     page = (tmp_path / "api" / "index.rst").read_text()
-    assert all(f"   bidual.{name}\n" in page for name in bidual.__all__)
+    assert all(f"   ~bidual.{name}\n" in page for name in bidual.__all__)
     assert "bidual.plots.FitDisplay" in page
 
 
@@ -86,3 +86,82 @@ def test_sources_that_a_page_shows_exist(page):
 def test_the_table_of_what_goes_together_is_the_one_that_is_declared():
     table = "\n".join(extension("together").table())
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_papers_are_linked_where_text_cites_them_and_numbers_are_left_alone():
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    papers = extension("papers")
+    cited = "as 003 eq. 8 and (000 Theorem 2.2) say, 004's cuts, 001."
+    assert papers.SHORT.findall(cited) == ["003", "000", "004", "001"]
+    assert not papers.SHORT.findall("10,000 rows, .002, 0.001, 200,000; 003.5 and x-003")
+    assert set(papers.PAPERS) == set(re.findall(r"^\| (00\d) \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    for paper in papers.PAPERS.values():
+        assert f"[{paper.title}]({paper.link})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_titles_of_examples_cite_nothing_in_brackets():
+    assert (
+        extension("gallery").titled('"""Kinks at points (004 sec. 3, figure 1). More."""\n').splitlines()[1]
+        == "Kinks at points"
+    )
+
+
+def test_what_scrolls_can_be_reached_by_keys():
+    accessible = extension("accessible")
+    page = '<pre>x</pre><pre class="a">y</pre><div class="table-wrapper docutils"><p>z</p></div><preface>'
+    assert accessible.reachable(page).count('tabindex="0"') == 3
+    assert 'aria-level="2"' in accessible.levelled('<p role="heading">a</p>')
+
+
+def test_the_numbers_of_the_defaults_in_readme_are_those_recorded():
+    results, readme = extension("results"), (ROOT / "README.md").read_text(encoding="utf-8")
+    sets = results.scores()
+    shown = dict(
+        zip(("ours", "boosting", "MLP", "SVM", "linear"), re.findall(r"\| \**(\.\d{3})\** \|", readme), strict=False)
+    )
+    assert len(shown) == 5
+    for model, score in shown.items():
+        recorded = sum(of[model] for of in sets.values()) / len(sets)
+        assert float(score) == pytest.approx(recorded, abs=5.1e-4)
+    assert f"on unseen rows, {len(sets)} sets" in re.sub(r"\s+", " ", readme)
+
+
+def test_plots_of_the_benchmarks_are_drawn_from_what_is_recorded(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    results = extension("results")
+    results.draw(tmp_path)
+    pages = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for name in results.FIGURES:
+        assert f"_results/{name}.svg" in pages
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+    assert results.ranks({"a": 1.0, "b": 2.0, "c": 1.0}) == {"a": 2.5, "b": 1.0, "c": 2.5}
+
+
+def test_lower_bounds_are_read_from_the_project():
+    spec = importlib.util.spec_from_file_location("lower_bounds", ROOT / ".ci" / "lower_bounds.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    bounds = list(module.lower_bounds(ROOT / "pyproject.toml", ["plot"]))
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", bound) for bound in bounds)
+    assert {"numpy", "scikit-learn", "matplotlib"} <= {bound.partition("==")[0] for bound in bounds}
+
+
+def test_version_and_citation_agree():
+    assert f"version: {bidual.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_proven_gaps_in_readme_are_those_recorded():
+    results, readme = extension("results"), (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (planted \d+ x \d+|breast_cancer|diabetes)[^|]*\| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|", readme, re.M
+    )
+    recorded = {(line["problem"], line["kappa"]): line for line in results.journal("certify")}
+    assert len(rows) >= 6
+    for name, *gaps in rows:
+        for kappa, shown in zip(("0.3", "0.1", "0.02"), gaps, strict=True):
+            line = recorded[name.replace(" x ", "x"), kappa]
+            said = next(line[f"ours, {seconds} s"] for seconds in (60, 10, 1) if line.get(f"ours, {seconds} s"))
+            assert float(shown) == pytest.approx(float(said.split()[0]), rel=0.03, abs=0.051), (
+                f"{name}, {kappa}: {said}"
+            )

@@ -17,6 +17,8 @@ HEADER = """Gallery
 One page for each thing the library can do, made by running the scripts in ``examples/``.
 """
 _PICTURES = (".png",)
+#: A paper in brackets, which a title can do without.
+_CITED = re.compile(r"\s*\((?:paper )?00[0-4][^)]*\)")
 
 
 def prepare(source: Path, target: Path) -> None:
@@ -40,7 +42,7 @@ def titled(script: str) -> str:
     words = ast.get_docstring(tree) or "An example."
     if re.match(r".+\n[=\-~^]{3,}\n", words):
         return script
-    title, _, rest = re.sub(r"\s+", " ", words.split("\n\n")[0]).partition(". ")
+    title, _, rest = re.sub(r"\s+", " ", _CITED.sub("", words.split("\n\n")[0])).partition(". ")
     title = title.rstrip(".")
     body = "\n\n".join(filter(None, [rest, *words.split("\n\n")[1:]]))
     first = tree.body[0]

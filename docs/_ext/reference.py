@@ -10,6 +10,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from sphinx.ext import autosummary
 
 #: Modules whose ``__all__`` is public, with the titles of their sections.
 MODULES = {
@@ -43,8 +44,16 @@ def write_names(folder: Path) -> None:
         seen |= {name.rpartition(".")[2] for name in fresh}
         if fresh:
             title = title.replace("`", "``")
-            lines += [title, "-" * len(title), "", ".. autosummary::", "   :toctree: generated", ""]
-            lines += [f"   {name}" for name in fresh] + [""]
+            lines += [
+                title,
+                "-" * len(title),
+                "",
+                ".. autosummary::",
+                "   :toctree: generated",
+                "   :nosignatures:",
+                "",
+            ]
+            lines += [f"   ~{name}" for name in fresh] + [""]
     page, text = folder / "index.rst", "\n".join(lines) + "\n"
     page.parent.mkdir(exist_ok=True)
     if not page.exists() or page.read_text(encoding="utf-8") != text:
@@ -73,5 +82,18 @@ class Commands(Directive):
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the commands; the names are written before the build begins."""
+    # a summary is the first sentence, and these end none
+    autosummary.WELL_KNOWN_ABBREVIATIONS += (
+        "eq.",
+        "eqs.",
+        "Fig.",
+        "sec.",
+        "Thm.",
+        "Prop.",
+        "Cor.",
+        "resp.",
+        "cf.",
+        "etc.",
+    )
     app.add_directive("bidual-commands", Commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

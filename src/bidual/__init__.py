@@ -5,6 +5,7 @@ from bidual.architectures import BatchNorm, Convolutional, LeakyReLU, Parallel, 
 from bidual.arrangements import Patterns, cluster_directions, count_patterns, enumerate_patterns, sample_patterns
 from bidual.bounds import Certificate
 from bidual.certification import Improved, certify, polish
+from bidual.certification.callback import CertifyCallback, certify_callback
 from bidual.estimators import (
     ConvexRF,
     DeepReLUClassifier,
@@ -46,6 +47,7 @@ __all__ = [
     "BatchNorm",
     "BatchNormNetwork",
     "Certificate",
+    "CertifyCallback",
     "ConvexRF",
     "Convolutional",
     "ConvolutionalNetwork",
@@ -82,6 +84,7 @@ __all__ = [
     "TwoLayerNetwork",
     "beta_max",
     "certify",
+    "certify_callback",
     "cluster_directions",
     "count_patterns",
     "enumerate_patterns",

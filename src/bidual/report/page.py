@@ -283,7 +283,8 @@ model.predict(X)          # {target}; X has the {inputs}
 print(model.certificate)  # what is certain
 model.network.to_torch()  # an ordinary torch module; it takes model.transform(X)"""
     shell = f"bidual predict {name} new.{table} --out predictions.csv\nbidual export {name} --out model.onnx"
-    return f"<h2>Using it</h2>\n<pre><code>{escape(python)}</code></pre>\n<pre><code>{escape(shell)}</code></pre>"
+    blocks = [f'<pre tabindex="0"><code>{escape(code)}</code></pre>' for code in (python, shell)]
+    return "\n".join(["<h2>Using it</h2>", *blocks])
 
 
 # ---- pieces ------------------------------------------------------------------------------------

@@ -31,6 +31,12 @@ def check_data(
     options["allow_nd"] = architecture.tensors
     stacked = architecture.stack(np.asarray(X).shape, y) if architecture.tensors else None
     if stacked is None:
+        shape: tuple[int, ...] = getattr(y, "shape", ())
+        if not options.get("multi_output") and len(shape) == 2 and shape[1] > 1:
+            raise ValueError(
+                f"y has {shape[1]} columns, but a classifier takes one label for each sample: for several at once use "
+                "ReLURegressor on the matrix of zeros and ones, or scikit-learn's MultiOutputClassifier"
+            )
         return check(X, y, **options)
     X, _ = check(X, np.zeros(len(X)), **options)
     numbers = np.float64 if options.get("y_numeric") else None

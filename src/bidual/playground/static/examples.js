@@ -26,7 +26,7 @@ const clouds = (seed, centres, n, spread) => {
 
 export const examples = {
   regression: {
-    "five points (paper 003)": [[-2, 1], [-1, -1], [0, 1], [1, 1], [2, -1]],
+    "five points (Pilanci and Ergen)": [[-2, 1], [-1, -1], [0, 1], [1, 1], [2, -1]],
     "a bump": noisy(26, 1, (x) => 1.6 * Math.exp(-2 * x * x) - 0.5),
     "a wave": noisy(30, 2, (x) => 1.2 * Math.sin(2.2 * x)),
     "a step": noisy(24, 3, (x) => (x < 0.3 ? -0.8 : 0.9)),
