@@ -31,8 +31,14 @@ FLAT = Convolutional(2, pooling="flatten")
             {"activation": "gated", "architecture": FLAT},
             r"activation='gated' does not go with architecture=Convolutional\(.*'flatten'\): it needs neurons with",
         ),
-        ({"beta": 0}, "method='adaptive' does not go with beta=0: it needs a loss that is finite everywhere"),
-        ({"loss": "exact_fit"}, "method='adaptive' does not go with loss='exact_fit': it needs a loss that is finite"),
+        (
+            {"beta": 0, "architecture": Parallel(2)},
+            r"method='adaptive' does not go with beta=0 and architecture=Parallel.* a loss that is finite everywhere",
+        ),
+        (
+            {"loss": "exact_fit", "architecture": FLAT},
+            "method='adaptive' does not go with loss='exact_fit' and architecture=.*: it needs a loss that is finite",
+        ),
         (
             {"beta": 0, "method": "exact", "architecture": FLAT},
             r"method='exact' does not go with beta=0 and archit.*use",

@@ -81,8 +81,10 @@ class _Tangents:
         Z = self.X @ neurons.U.T
         self.D = Z > 0.0
         self.H = problem.atoms.pool(np.maximum(Z, 0.0))
-        sizes, rows = np.linalg.norm(neurons.U, axis=1), problem.atoms.row_norms[:, None]
-        self.walls = _WALLS / (np.maximum(np.abs(Z), _ON * np.maximum(rows * sizes, np.finfo(float).tiny)) / sizes) ** 2
+        # of rows without length there are no walls
+        lengths = np.maximum(problem.atoms.row_norms, np.finfo(float).tiny)[:, None]
+        heights = np.abs(Z) / (lengths * np.linalg.norm(neurons.U, axis=1))
+        self.walls = _WALLS * (problem.atoms.row_norms > 0)[:, None] / (lengths * np.maximum(heights, _ON)) ** 2
 
     def _pieces(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Some neurons at a time, the factors of their W and their tangents, ``(k, r, r)`` and ``(k, n, r)``."""

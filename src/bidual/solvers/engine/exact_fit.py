@@ -53,7 +53,7 @@ _FIRST = 1e-3
 #: Starts of the search that tells that one.
 _EFFORT = 8
 #: Gap of the first smooth problem, and of the others in units of the gap and of the tolerance.
-_ROUGH, _FINER, _FINEST = 1e-2, 0.1, 0.2
+_ROUGH, _FINER, _FINEST = 1e-2, 0.1, 0.3
 #: Rounds of each of them.
 _ROUNDS = 30
 #: A gap that falls by less than this factor: mu has been too large, or the problems too rough; and by what both change.
@@ -123,8 +123,9 @@ class ExactFit(Searching):
         p = self.problem
         q = replace(p, loss=self._loss, w=self._w, Y=p.Y + self.shift, beta=self.mu * p.beta)
         options = replace(
-            self.options, tol=self.inner, enough=None, max_iter=_ROUNDS, time_limit=None, audit=False, tidy=False,
-            prove=False, verbose=0, random_state=int(self.rng.integers(2**31)), start=self.at_hand,
+            self.options, tol=self.inner, max_iter=_ROUNDS, time_limit=None, tidy=False, prove=False,
+            audit=self.options.audit and self.inner <= self.options.tol,  # the dual points of exact fits are ragged
+            verbose=0, random_state=int(self.rng.integers(2**31)), start=self.at_hand,
             directions=self.pricer.pool @ p.atoms.basis.T,
         )  # fmt: skip
         found = run(SeveralOutputs if p.n_outputs > 1 else Engine, q, options)
