@@ -53,7 +53,10 @@ FLAT = Convolutional(2, pooling="flatten")
         ),
         ({"method": "closed_form", "loss": "huber"}, "closed_form' does not go with loss='huber'.*the squared loss"),
         ({"method": "closed_form"}, "closed_form' does not go with fit_intercept=True and 3 outputs"),
-        ({"activation": "gated", "beta": 0}, "activation='gated' does not go with beta=0: .* use beta > 0"),
+        (
+            {"activation": "gated", "beta": 0},
+            "activation='gated' does not go with beta=0: .* use activation='relu', or beta > 0",
+        ),
         (
             {"architecture": Parallel(rank="auto"), "beta": 0, "method": "exact"},
             "rank='auto'.* does not go with beta=0",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bidual import Convolutional, ReLUClassifier, ReLURegressor, certify
+from bidual import Convolutional, ReLUClassifier, ReLURegressor
 from bidual.atoms import Neurons
 from bidual.losses import get_loss
 from bidual.programs.restore import restored
@@ -82,14 +82,12 @@ def test_scales_and_weights_change_nothing_but_units():
     assert weighted.objective_ == pytest.approx(plain.objective_, rel=1e-6)
 
 
-def test_filters_fit_too_and_certify_judges_a_fit():
+def test_filters_fit_too():
     X = np.random.default_rng(0).standard_normal((6, 4))
     y = np.random.default_rng(1).standard_normal(6)
     est = fit(X, y, architecture=Convolutional(2), tol=1e-5)
     exact = fit(X, y, architecture=Convolutional(2), method="exact", tol=1e-5, prove="auto")
     assert est.objective_ == pytest.approx(exact.objective_, rel=1e-5)
-    two = fit(X, y)
-    assert certify(two.network_, X, y, beta=0, random_state=0).objective == pytest.approx(two.objective_, rel=1e-9)
 
 
 def test_a_width_does_not_go_with_an_exact_fit():
@@ -132,7 +130,7 @@ def test_labels_that_cannot_be_separated():
         fit(np.array([[0.0, 1], [1, 0], [0, 1]]), ["a", "b", "b"], ReLUClassifier, loss="hinge")
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seeds, st.booleans())
 def test_homogeneous_data_are_refused_exactly_if_their_patterns_cannot_fit(seed, fit_intercept):
     """Integer rows of the plane: many are opposite, parallel or zero. The referee is least squares on all neurons."""
@@ -142,13 +140,12 @@ def test_homogeneous_data_are_refused_exactly_if_their_patterns_cannot_fit(seed,
     U = rng.standard_normal((500, 2))
     atoms = np.column_stack([np.maximum(X @ U.T, 0.0), np.ones((len(X), int(fit_intercept)))])
     left = np.linalg.norm(atoms @ np.linalg.lstsq(atoms, y, rcond=1e-10)[0] - y)
-    try:
-        fit(X, y, bias=False, fit_intercept=fit_intercept, tol=1e-3)
-    except InfeasibleError as error:
-        assert error.weights is not None
-        assert left > 1e-6
+    if left < 1e-6:
+        est = fit(X, y, bias=False, fit_intercept=fit_intercept, tol=1e-3)
+        np.testing.assert_allclose(est.network_.evaluate(X)[:, 0], y, atol=1e-5)
     else:
-        assert left < 1e-6
+        with pytest.raises(InfeasibleError, match="add up to zero"):
+            fit(X, y, bias=False, fit_intercept=fit_intercept)
 
 
 # ---- the pieces ----------------------------------------------------------------------------------------------------

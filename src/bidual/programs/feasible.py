@@ -3,9 +3,11 @@ r"""Whether any network fits at all: what ReLU neurons without biases cannot do.
 On the lifted rows a network is a sum of :math:`(x^T u)_+ \alpha^T`: positively homogeneous, and its odd part
 :math:`f(x) - f(-x)` is linear. Nothing else restricts its values there: they are :math:`c_i g_l` on the rows
 :math:`x_i = c_i e_l` of a line l, and :math:`c_i g_l + x_i^T W` on the rows :math:`x_i = -c_i e_l` that point the other
-way, for any numbers :math:`c_i > 0, g_l` and any matrix W. With the pooling and the intercept outputs are therefore :math:`B z` with a known matrix
-B, and that no z fits has a proof: V with :math:`V^T B = 0` and :math:`L^*(-V) < 0`.
-(Hidden biases make all rows point one way, and only equal ones share a line.)
+way, for any numbers :math:`g_l` and any matrix W. (A combination V of rows that every neuron makes zero has no kink on
+any line, so that its weights on the two sides of each cancel, and what they leave is linear: :math:`\sum v_i x_i = 0`
+over the rows of one side.) With the pooling and the intercept outputs are therefore :math:`B z` with a known matrix B,
+and that no z fits has a proof: V with :math:`V^T B = 0` and :math:`L^*(-V) < 0`. Hidden biases make all rows point one
+way, and only equal ones share a line.
 """
 
 from __future__ import annotations

@@ -81,10 +81,10 @@ class _Tangents:
         Z = self.X @ neurons.U.T
         self.D = Z > 0.0
         self.H = problem.atoms.pool(np.maximum(Z, 0.0))
-        # of rows without length there are no walls
-        lengths = np.maximum(problem.atoms.row_norms, np.finfo(float).tiny)[:, None]
+        long = problem.atoms.row_norms > 0  # of other rows there are no walls
+        lengths = np.where(long, problem.atoms.row_norms, 1.0)[:, None]
         heights = np.abs(Z) / (lengths * np.linalg.norm(neurons.U, axis=1))
-        self.walls = _WALLS * (problem.atoms.row_norms > 0)[:, None] / (lengths * np.maximum(heights, _ON)) ** 2
+        self.walls = _WALLS * long[:, None] / (lengths * np.maximum(heights, _ON)) ** 2
 
     def _pieces(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Some neurons at a time, the factors of their W and their tangents, ``(k, r, r)`` and ``(k, n, r)``."""
@@ -95,7 +95,9 @@ class _Tangents:
             metric = np.einsum("ik,ir,is->krs", self.walls[:, some], self.X, self.X, optimize=True) + np.eye(r)
             factor = np.linalg.inv(np.linalg.cholesky(metric)).swapaxes(1, 2)
             tangents = self.D.T[some, :, None] * (self.X @ factor)
-            pooled = tangents if self.problem.atoms.A is None else np.stack([self.problem.atoms.pool(t) for t in tangents])
+            pooled = (
+                tangents if self.problem.atoms.A is None else np.stack([self.problem.atoms.pool(t) for t in tangents])
+            )
             yield some, factor, pooled
 
     def change(self, R: FloatArray, wanted: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -37,8 +37,8 @@ def check_feasible(problem: Problem, X: FloatArray) -> None:
         )
         more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         why = (
-            f"outputs weighted by {shown}{more} add up to zero whatever the network, and targets do not (without hidden "
-            "biases networks are homogeneous, up to the intercept; bias=True makes such data fit)"
+            f"outputs weighted by {shown}{more} add up to zero whatever the network, and targets do not (without "
+            "hidden biases networks are homogeneous, up to the intercept; bias=True makes such data fit)"
         )
     raise InfeasibleError(f"no network fits these data exactly: {why}. Use beta > 0", samples, weights)
 

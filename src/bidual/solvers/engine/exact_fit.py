@@ -2,8 +2,8 @@ r"""The smallest network that fits exactly (beta = 0), by column generation: 003
 
 With the loss an indicator of outputs that fit, training and its dual are
 
-.. math:: \min \; \sum_j \|\alpha_j\| \quad \text{s.t.} \quad F = \sum_j \phi(\theta_j) \alpha_j^T + 1 b^T \text{ fits}, \qquad
-          \max \; -L^*(-V) \quad \text{s.t.} \quad \|V^T \phi(\theta)\| \le 1 \text{ for all } \theta, \; 1^T V = 0.
+.. math:: \min \; \sum_j \|\alpha_j\| \quad \text{s.t.} \quad F = \sum_j \phi(\theta_j) \alpha_j^T + 1 b^T \text{ fits},
+          \qquad \max \; -L^*(-V) \quad \text{s.t.} \quad \|V^T \phi(\theta)\| \le 1 \; \forall \theta, \; 1^T V = 0.
 
 Cuts alone would do (the method of 004), but slowly: the constraint is curved, and without a fit nothing keeps V from
 jumping. A term :math:`\tfrac{1}{2\mu} \|V - V_k\|^2` does, and what it makes of the primal is a training problem with a
@@ -44,8 +44,8 @@ from bidual.solvers.engine.loop import Engine, run
 from bidual.solvers.engine.searching import SAME, Searching
 from bidual.solvers.engine.several import SeveralOutputs
 from bidual.solvers.finite import repair, solve_program
-from bidual.solvers.reduce import reduce_neurons
 from bidual.solvers.generation import UNSEEN
+from bidual.solvers.reduce import reduce_neurons
 from bidual.solvers.run import Status
 
 #: The first mu, as a share of the one from which on no neuron is of use: residuals are then a few percent.
