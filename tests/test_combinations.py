@@ -55,7 +55,7 @@ FLAT = Convolutional(2, pooling="flatten")
         ({"method": "closed_form"}, "closed_form' does not go with fit_intercept=True and 3 outputs"),
         (
             {"activation": "gated", "beta": 0},
-            "activation='gated' does not go with beta=0: .* use activation='relu', or beta > 0",
+            "activation='gated' does not go with beta=0: .* use .*'relu', or beta > 0",
         ),
         (
             {"architecture": Parallel(rank="auto"), "beta": 0, "method": "exact"},

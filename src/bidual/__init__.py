@@ -8,6 +8,7 @@ from bidual.certification import Improved, certify, polish
 from bidual.estimators import (
     ConvexRF,
     DeepReLUClassifier,
+    DeepReLURegressor,
     LayerwiseClassifier,
     LayerwiseRegressor,
     LinearConvRegressor,
@@ -51,6 +52,7 @@ __all__ = [
     "ConvolutionalNetwork",
     "DeepNetwork",
     "DeepReLUClassifier",
+    "DeepReLURegressor",
     "GatedNetwork",
     "Improved",
     "LayerwiseClassifier",
