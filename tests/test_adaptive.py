@@ -281,9 +281,3 @@ def test_smoothed_loss_is_the_moreau_envelope():
         h = 1e-6
         slope = (smooth.rows(F + h, Y) - smooth.rows(F - h, Y)) / (2 * h)
         np.testing.assert_allclose(smooth.row_gradients(F, Y)[:, 0], slope, atol=1e-5)
-
-
-def test_an_exact_fit_is_left_to_the_methods_that_can():
-    X, y = planted(8, 2)
-    with pytest.raises(ValueError, match=r"beta=0.* method='exact'"):
-        ReLURegressor(beta=0.0).fit(X, y)

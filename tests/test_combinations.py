@@ -31,8 +31,14 @@ FLAT = Convolutional(2, pooling="flatten")
             {"activation": "gated", "architecture": FLAT},
             r"activation='gated' does not go with architecture=Convolutional\(.*'flatten'\): it needs neurons with",
         ),
-        ({"beta": 0}, "method='adaptive' does not go with beta=0: it needs a loss that is finite everywhere"),
-        ({"loss": "exact_fit"}, "method='adaptive' does not go with loss='exact_fit': it needs a loss that is finite"),
+        (
+            {"beta": 0, "architecture": Parallel(2)},
+            r"method='adaptive' does not go with beta=0 and architecture=Parallel.* a loss that is finite everywhere",
+        ),
+        (
+            {"loss": "exact_fit", "architecture": FLAT},
+            "method='adaptive' does not go with loss='exact_fit' and architecture=.*: it needs a loss that is finite",
+        ),
         (
             {"beta": 0, "method": "exact", "architecture": FLAT},
             r"method='exact' does not go with beta=0 and archit.*use",
@@ -47,7 +53,10 @@ FLAT = Convolutional(2, pooling="flatten")
         ),
         ({"method": "closed_form", "loss": "huber"}, "closed_form' does not go with loss='huber'.*the squared loss"),
         ({"method": "closed_form"}, "closed_form' does not go with fit_intercept=True and 3 outputs"),
-        ({"activation": "gated", "beta": 0}, "activation='gated' does not go with beta=0: .* use beta > 0"),
+        (
+            {"activation": "gated", "beta": 0},
+            "activation='gated' does not go with beta=0: .* use .*'relu', or beta > 0",
+        ),
         (
             {"architecture": Parallel(rank="auto"), "beta": 0, "method": "exact"},
             "rank='auto'.* does not go with beta=0",

@@ -9,6 +9,7 @@ from bidual.certification.callback import CertifyCallback, certify_callback
 from bidual.estimators import (
     ConvexRF,
     DeepReLUClassifier,
+    DeepReLURegressor,
     LayerwiseClassifier,
     LayerwiseRegressor,
     LinearConvRegressor,
@@ -53,6 +54,7 @@ __all__ = [
     "ConvolutionalNetwork",
     "DeepNetwork",
     "DeepReLUClassifier",
+    "DeepReLURegressor",
     "GatedNetwork",
     "Improved",
     "LayerwiseClassifier",

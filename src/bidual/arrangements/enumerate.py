@@ -152,6 +152,11 @@ class Hyperplanes:
     def __len__(self) -> int:
         return len(self.normals)
 
+    @property
+    def members(self) -> tuple[IntArray, IntArray, BoolArray]:
+        """The rows that are not zero, the hyperplane of each, and whether it points the way of the normal."""
+        return self._rows, self._group, self._side
+
     def expand(self, signs: BoolArray) -> BoolArray:
         """Signs of the hyperplanes ``(P, m)`` as signs of all rows ``(P, n)``; zero rows are active."""
         active = np.ones((len(signs), self._n), dtype=bool)

@@ -3,6 +3,7 @@
 from bidual.estimators.classifier import ReLUClassifier
 from bidual.estimators.convex_rf import ConvexRF
 from bidual.estimators.cv import ReLUClassifierCV, ReLURegressorCV
+from bidual.estimators.deep_line import DeepReLURegressor
 from bidual.estimators.deep_relu import DeepReLUClassifier
 from bidual.estimators.layerwise import LayerwiseClassifier, LayerwiseRegressor
 from bidual.estimators.linear_conv import LinearConvRegressor
@@ -16,6 +17,7 @@ from bidual.estimators.table import TableModel, table_model
 __all__ = [
     "ConvexRF",
     "DeepReLUClassifier",
+    "DeepReLURegressor",
     "LayerwiseClassifier",
     "LayerwiseRegressor",
     "LinearConvRegressor",

@@ -31,6 +31,7 @@ class ReLURegressor(Numbers, BaseReLU):
         .001, the largest whose networks score about as well as the best on rows that were held out
         (:mod:`bidual.estimators.choosing`); ``beta_`` tells. The certificate is then about that beta. ``beta=0`` asks
         for the network of smallest penalty that fits the data exactly (003 eq. 6); the objective is then that penalty.
+        Data that no network fits raise :class:`~bidual.solvers.InfeasibleError`, with the proof.
     loss : str or Loss, default="squared"
         The name of a loss for numbers ("squared", "huber", "absolute", "quantile", ...), or an object from
         :mod:`bidual.losses`.

@@ -245,7 +245,7 @@ class Margin(MarginLoss):
         return -s
 
     def nearest_outputs(self, F: FloatArray, Y: FloatArray) -> FloatArray:
-        return Y * np.maximum(Y * F, 1.0)
+        return np.where(Y > 0, np.maximum(F, Y), np.minimum(F, Y))
 
     def dual_box(self, Y: FloatArray) -> DualBox:
         return self._dual_box(Y, 0.0)

@@ -58,7 +58,19 @@ class ConicFailure(RuntimeError):
 
 
 class InfeasibleError(ValueError):
-    """No network on these patterns fits the data exactly."""
+    r"""No network fits the data exactly; or none on these patterns, where there are no ``weights``.
+
+    Attributes
+    ----------
+    samples : ndarray, shape (k, ...), or None
+        Samples that no network fits.
+    weights : ndarray, shape (k, C), or None
+        The proof: :math:`\sum_i v_i^T f(x_i) = 0` for every network f, and targets that are allowed give more.
+    """
+
+    def __init__(self, words: str, samples: FloatArray | None = None, weights: FloatArray | None = None) -> None:
+        super().__init__(words)
+        self.samples, self.weights = samples, weights
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class SmoothedLoss(Loss):
     def __init__(self, base: Loss, epsilon: float) -> None:
         self.base, self.epsilon = base, float(epsilon)
         self.lipschitz = 1.0 / self.epsilon  # type: ignore[misc]
+        self.full_domain = base.full_domain  # type: ignore[misc]
 
     def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
         box = self._box(Y)
@@ -65,6 +66,9 @@ class SmoothedLoss(Loss):
 
     def row_conjugates(self, V: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
         return self.base.row_conjugates(V, Y) + 0.5 * self.epsilon * (V**2).sum(axis=1)
+
+    def clip_rows(self, V: FloatArray, Y: FloatArray) -> FloatArray:  # noqa: D102
+        return self.base.clip_rows(V, Y)
 
     def _box(self, Y: FloatArray) -> DualBox:
         box = self.base.dual_box(Y)

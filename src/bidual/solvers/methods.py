@@ -19,7 +19,7 @@ class Adaptive(Solver):
     """Column generation: patterns are found (:mod:`bidual.solvers.steps`)."""
 
     name = "adaptive"
-    needs = needs("finite loss")
+    needs = needs(("finite loss", "ordinary neurons"))
     honours = frozenset({"max_neurons"})
     #: Rounds go on for long after predictions have settled: what they do then is for whoever wants the optimum itself.
     accuracy = (1e-3, 1e-2)

@@ -24,6 +24,7 @@ from bidual.solvers import Constant, HistoryEntry, Options, Solution, Solver, ga
 from bidual.solvers.constant import nothing
 from bidual.solvers.proving import proven, seconds_for
 from bidual.training.activations import ACTIVATIONS, gate_vectors
+from bidual.training.feasible import check_feasible
 from bidual.training.posed import Posed
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ class TrainingSet(Posed, Trainable):
     ) -> Trained:
         began = clock()
         self.objective.check(self.problem.n_outputs, activation, method if isinstance(method, str) else None)
+        check_feasible(self.problem, self.X)
         act, units, natural = ACTIVATIONS[activation], self.units, self.natural
         if (vectors := gate_vectors(self.lift, gates)) is not None:
             # on the data as they are: scaling could move a row across a gate it touches

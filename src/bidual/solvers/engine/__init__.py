@@ -54,13 +54,16 @@ class ReluSteps(Steps[Relu]):
             if faces is not None:
                 return solve_on_faces(self.problem, faces, options)
         began = clock()
-        from bidual.solvers.engine.loop import Engine, run  # numba takes a moment to load: only when it is needed
+        from bidual.solvers.engine.exact_fit import solve_exact_fit  # numba takes a moment to load: only when needed
+        from bidual.solvers.engine.loop import Engine, run
         from bidual.solvers.engine.many_rows import run_many_rows, suits
         from bidual.solvers.engine.several import SeveralOutputs
 
         loading = clock() - began
         if options.verbose and loading > 1.0:
             note(f"{loading:.1f} s to load or compile the kernels, once, not counted below")
+        if not loss.finite:
+            return solve_exact_fit(self.problem, options)
         if loss.smooth and suits(self.problem):
             return run_many_rows(self.problem, options)
         return run(SeveralOutputs if self.problem.n_coefficients > 1 else Engine, self.problem, options)

@@ -119,19 +119,6 @@ class Engine(Searching):
         """Where pairs move."""
         return PairSpace.of(self.problem)
 
-    def evaluate(self, neurons: Neurons) -> float:
-        """The objective, in reduced coordinates."""
-        return self.problem.loss_value(self.outputs(neurons)) + self.problem.beta * float(neurons.costs.sum())
-
-    def outputs(self, neurons: Neurons) -> FloatArray:
-        """Outputs of neurons in reduced coordinates."""
-        activations = np.maximum(self.problem.atoms.reduced @ neurons.U.T, 0.0)
-        return self.problem.atoms.combine(activations, neurons.alpha) + neurons.intercept
-
-    def predictions(self) -> FloatArray:
-        """Outputs of the best network."""
-        return self.outputs(self.neurons)
-
     def watch(self, neurons: Neurons) -> None:
         """Keep and note a network on the way."""
         self.offer(neurons)

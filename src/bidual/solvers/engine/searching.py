@@ -57,6 +57,19 @@ class Searching(Generation):
         self.given = options.start if isinstance(options.start, Neurons) and len(options.start) else None
         self.efforts = (final // 4, final) if self.given is None else (final // 4,) * _WARM_ROUNDS
 
+    def evaluate(self, neurons: Neurons) -> float:
+        """The objective, in reduced coordinates."""
+        return self.problem.loss_value(self.outputs(neurons)) + self.problem.beta * float(neurons.costs.sum())
+
+    def outputs(self, neurons: Neurons) -> FloatArray:
+        """Outputs of neurons in reduced coordinates."""
+        activations = np.maximum(self.problem.atoms.reduced @ neurons.U.T, 0.0)
+        return self.problem.atoms.combine(activations, neurons.alpha) + neurons.intercept
+
+    def predictions(self) -> FloatArray:
+        """Outputs of the best network."""
+        return self.outputs(self.neurons)
+
     @property
     def resolution(self) -> float:
         """What is worth telling apart, relative to the objective."""
