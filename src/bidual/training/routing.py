@@ -70,7 +70,7 @@ def pose(
         )
     in_blocks = possible and (asked or is_dask(X) or Y.size >= tuning().row_blocks_from)
     if is_sparse(X):
-        keeps = activation == "relu" and method in (None, "adaptive") and suits(objective, X)
+        keeps = activation == "relu" and method in (None, "adaptive") and stays_sparse(objective, X)
         X = compressed(X) if keeps else dense(X)
     if not in_blocks:
         X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
@@ -80,7 +80,7 @@ def pose(
     return RowBlocks.of(objective, X, Y, sample_weight, *astuple(backend))
 
 
-def suits(objective: Objective, X: Any) -> bool:
+def stays_sparse(objective: Objective, X: Any) -> bool:
     """Whether sparse rows stay so: products with them are all that training needs, and it pays."""
     finite = objective.beta > 0 and objective.loss.finite
     entries = float(X.shape[0]) * X.shape[1]

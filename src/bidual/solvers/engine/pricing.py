@@ -134,17 +134,18 @@ class Pricer:
     ) -> Candidates:
         """Gradient ascent in float32 from the rows of ``U``, both signs at once; values are approximate.
 
-        With several outputs, starts that are ``near`` maxima stay near, and ``rows`` are how often each row counts,
-        most of them not at all.
+        With several outputs and on samples, where ``rows`` are how often each row counts, the ascents end in kinks, and
+        starts that are ``near`` maxima stay near.
         """
         G, X32 = self.problem.atoms.spread(V), self.X32
         if rows is not None:
             picked = np.flatnonzero(rows)
             G, X32 = G[picked] * rows[picked, None], X32[picked]
         C = G.shape[1]
+        signs = C == 1 and rows is None and not near
         size = float(np.abs(G).max(initial=0.0)) or 1.0
         G32 = np.asarray(G / size, dtype=np.float32)
-        if C == 1:
+        if signs:
             A = np.repeat(np.array([1.0, -1.0], dtype=np.float32), len(U))
             U32 = np.vstack([U, U]).astype(np.float32)
         else:
@@ -154,7 +155,7 @@ class Pricer:
 
         def work(start: int, stop: int) -> None:
             watch.check()
-            if C == 1:
+            if signs:
                 climb_one(X32, G32, U32[start:stop], A[start:stop], values[start:stop], steps)
             else:
                 climb_several(X32, G32, U32[start:stop], A[start:stop], values[start:stop], steps, near, watch)
@@ -162,7 +163,7 @@ class Pricer:
         # fixed pieces: rounding must not depend on the number of threads
         _kernels.over_pieces(work, len(U32), int(np.clip(_CLIMB_ENTRIES // max(1, X32.shape[0]), *_CLIMB_RANGE)))
         order = np.argsort(-values, kind="stable")
-        outputs = A[:, None] if C == 1 else A
+        outputs = A[:, None] if signs else A
         return Candidates(
             U32[order].astype(np.float64),
             outputs[order].astype(np.float64),
