@@ -103,8 +103,9 @@ class BaseReLU(Certified):
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            Images and sequences have more axes.
+        X : array or sparse matrix of shape (n, d)
+            Images and sequences have more axes. A large sparse matrix is trained on as it is where products with it are
+            all that training needs (two layers, "adaptive", beta > 0), else a dense copy is made if there is memory.
         y : array of shape (n,) or (n, C)
             Targets; of a classifier labels of any type.
         sample_weight : array of shape (n,) or None

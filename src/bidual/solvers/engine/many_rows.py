@@ -1,11 +1,12 @@
-r"""Two-layer ReLU networks with several outputs on many rows.
+r"""Two-layer ReLU networks on many rows with several outputs, and on sparse rows.
 
 On tens of thousands of rows the corrective steps of :mod:`bidual.solvers.engine.loop` (a convex program in all
 neurons) cost more than they bring; what moves the objective is moving the neurons. So: quasi-Newton steps on all rows
 (:mod:`bidual.solvers.engine.pair_gradient`; in the axes of the data forty gradients of large matrix products bring
 what forty passes of Adam on small batches do), then rounds of pricing on all rows, whose violators join the network as
-small neurons. The bound rests on local search, as in the engine; it is a bound on the dual constraint at the network's
-own residual, and says honestly how much is left.
+small neurons. All of it takes products with the rows only, so that sparse ones stay sparse. The bound rests on local
+search, as in the engine; it is a bound on the dual constraint at the network's own residual, and says honestly how much
+is left.
 """
 
 from __future__ import annotations
