@@ -53,6 +53,14 @@ def test_integer_ties_and_duplicate_rows():
     assert found.best == pytest.approx(truth, rel=1e-6)
 
 
+def test_one_output_is_searched_on_a_sample_as_well_as_on_all_rows():
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        X, v = np.column_stack([rng.standard_normal((80, 6)), np.ones(80)]), rng.standard_normal((80, 1))
+        pricer, nothing = Pricer(make(X, v), np.random.default_rng(0)), np.zeros((0, 7))
+        assert pricer.sampled(v, nothing, 32).best >= 0.995 * pricer.strong(v, nothing, 64).best
+
+
 @pytest.mark.parametrize("search", ["quick", "strong", "audit"])
 @pytest.mark.parametrize("C", [1, 3])
 def test_values_are_attained_and_directions_are_unit_vectors(search, C):

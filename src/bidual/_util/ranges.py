@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bidual._util.sparse import lengths, stored
 from bidual._util.typing import Array, FloatArray
 
 #: The largest entry of data must lie between this and its inverse, so that squares of products stay finite,
@@ -23,7 +24,7 @@ def check_range(at_most: float = LARGEST, **data: Array) -> None:
         That names the array and what to do.
     """
     for name, values in data.items():
-        check_size(name, float(np.max(np.abs(values), initial=0.0)), at_most)
+        check_size(name, float(np.max(np.abs(stored(values)), initial=0.0)), at_most)
 
 
 def check_size(name: str, largest: float, at_most: float = LARGEST) -> None:
@@ -37,7 +38,7 @@ def check_size(name: str, largest: float, at_most: float = LARGEST) -> None:
 
 def check_columns(X: FloatArray, unit: float, beta: float) -> None:
     """Refuse columns that are lost beside others although ``beta`` (that of X / unit) is small enough to need them."""
-    sizes = np.sqrt(((X / unit) ** 2).mean(axis=0))
+    sizes = lengths(X / unit, axis=0) / np.sqrt(max(X.shape[0], 1))
     needed = (sizes > beta) & (sizes < LOST * sizes.max(initial=0.0))
     if needed.any():
         raise ValueError(

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from bidual._util.sparse import is_sparse, lengths
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 
@@ -98,11 +99,12 @@ def spectral_norm(B: FloatArray) -> float:
 def scaled_norm(M: FloatArray, d: FloatArray) -> float:
     r"""An upper bound on :math:`\|D M\|_2` of the rows of ``M (n, p)`` times those of ``d (n, 1)``.
 
-    As :func:`spectral_norm`, some rows at a time; by Frobenius' norm where the Gram matrix would take too long.
+    As :func:`spectral_norm`, some rows at a time; by Frobenius' norm where the Gram matrix would take too long, and of
+    sparse rows.
     """
     n, p = M.shape
-    if max(n, p) * min(n, p) ** 2 > tuning().long_gram:
-        square = float(((d[:, 0] * np.linalg.norm(M, axis=1)) ** 2).sum())
+    if is_sparse(M) or max(n, p) * min(n, p) ** 2 > tuning().long_gram:
+        square = float(((d[:, 0] * lengths(M)) ** 2).sum())
         return float(np.sqrt(square)) * (1.0 + gamma(n + p + 8)) + np.sqrt(TINY)
     if n <= p:
         return spectral_norm(d * M)

@@ -32,6 +32,9 @@ class Tuning:
     row_blocks_from: int = 10_000
     #: Targets from which several outputs are trained without corrective steps: they take too long.
     batches_from: int = 100_000
+    #: Entries, zeros included, from which sparse rows are kept as they are, if at most this share is not zero.
+    sparse_from: int = 5_000_000
+    sparse_share: float = 0.1
     #: Cells of parallel networks up to which all are enumerated: no need to search for them.
     parallel_cells: int = 3_000
     #: Activation patterns of normalised neurons up to which all are enumerated.
@@ -63,8 +66,9 @@ class Tuning:
     #: Neurons up to which fewer are looked for, and hidden weights times rows of these: moves take too long otherwise.
     gathered: int = 500
     thinned: int = 300_000
-    #: Largest width of the start.
+    #: Largest width of the start, and hidden weights of the widest network: quasi-Newton steps remember many of them.
     start_width: int = 500
+    pair_weights: int = 4_000_000
 
     # ---- pieces of work elsewhere ----
     #: Entries of the largest array of a search for normalised neurons: so many directions are looked at at a time.

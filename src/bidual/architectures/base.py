@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import scipy.sparse as sp
 
 from bidual._util.registry import Registry
+from bidual._util.sparse import is_sparse
 from bidual._util.typing import Array, FloatArray
-from bidual.atoms import Atoms, GatedNeurons, Neurons, Relu
+from bidual.atoms import Atoms, GatedNeurons, Neurons, Relu, SparseRelu
 from bidual.atoms.abilities import Ability, Needs
 from bidual.losses import Loss
 from bidual.networks import Network
@@ -26,7 +27,7 @@ class Lift(ABC):
 
     Attributes
     ----------
-    M : ndarray, shape (N, p)
+    M : ndarray or sparse array, shape (N, p)
     A : sparse array (n, N) or None
     """
 
@@ -39,7 +40,7 @@ class Lift(ABC):
 
     def atoms(self, w: FloatArray) -> Atoms:
         """What neurons compute on M, for samples of weights ``w (n,)`` that sum to one."""
-        return Relu(self.M, self.A)
+        return SparseRelu(self.M) if is_sparse(self.M) else Relu(self.M, self.A)
 
     @property
     def restriction(self) -> str:
@@ -94,6 +95,11 @@ class Architecture(ABC):
     def plain(self) -> Architecture:
         """What the user speaks of: without a standardisation that defaults have put before it."""
         return self
+
+    @property
+    def keeps_sparse(self) -> bool:
+        """Whether it takes sparse rows as they are: features are the columns, or multiples of them."""
+        return False
 
     @property
     def tensors(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bidual._util.scaling import standardisation
+from bidual._util.sparse import deviations, is_sparse, scaled
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.architectures.two_layer import TwoLayer
@@ -31,6 +32,8 @@ class Standardised(Architecture):
     centre, scale : sequence of float or None, default=None
         Mean and deviation of the columns (of images and sequences: of the channels); None takes those of the training
         rows, with their weights. Constant columns keep their scale.
+    centred : bool, default=True
+        False leaves the columns where they are (the mean is taken as zero): zeros, of sparse rows, remain zeros.
 
     Examples
     --------
@@ -51,10 +54,12 @@ class Standardised(Architecture):
         inner: Architecture | Mapping[str, Any] | None = None,
         centre: Sequence[float] | None = None,
         scale: Sequence[float] | None = None,
+        centred: bool = True,
     ) -> None:
         if isinstance(inner, Mapping):
             inner = Architecture.registry.find(inner["name"])(**inner["options"])
         self.inner: Architecture = TwoLayer() if inner is None else inner
+        self.centred = bool(centred)
         if (centre is None) != (scale is None):
             raise ValueError("give both of centre and scale, or none")
         self.centre, self.scale = _numbers("centre", centre), _numbers("scale", scale)
@@ -66,6 +71,10 @@ class Standardised(Architecture):
     @property
     def plain(self) -> Architecture:
         return self.inner.plain
+
+    @property
+    def keeps_sparse(self) -> bool:
+        return self.inner.keeps_sparse and not (self.centred if self.centre is None else any(self.centre))
 
     @property
     def tensors(self) -> bool:
@@ -82,7 +91,8 @@ class Standardised(Architecture):
     @property
     def options(self) -> dict[str, Any]:
         inner = {"name": self.inner.name, "options": self.inner.options}
-        return {"inner": inner, "centre": self.centre, "scale": self.scale}
+        uncentred = {} if self.centred or self.centre is not None else {"centred": False}
+        return {"inner": inner, "centre": self.centre, "scale": self.scale, **uncentred}
 
     @classmethod
     def of(cls, network: Network) -> Standardised:
@@ -96,15 +106,18 @@ class Standardised(Architecture):
     def measured(self, X: FloatArray, w: FloatArray) -> Standardised:
         if self.centre is not None:
             return self
+        if is_sparse(X):
+            return Standardised(self.inner, [0.0] * X.shape[1], deviations(X, w).tolist(), False)
         # a sequence without an axis of channels has one
         centre, scale = standardisation(X[..., None] if self.tensors and X.ndim == 2 else X, w)
-        return Standardised(self.inner, centre.tolist(), scale.tolist())
+        centre = centre if self.centred else np.zeros_like(centre)
+        return Standardised(self.inner, centre.tolist(), scale.tolist(), self.centred)
 
     def settled(
         self, X: FloatArray, Y: FloatArray, w: FloatArray, *, loss: Loss, beta: float, fit_intercept: bool
     ) -> Standardised:
         inner = self.inner.settled(self._applied(X), Y, w, loss=loss, beta=beta, fit_intercept=fit_intercept)
-        return self if inner == self.inner else Standardised(inner, self.centre, self.scale)
+        return self if inner == self.inner else Standardised(inner, self.centre, self.scale, self.centred)
 
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> StandardisedLift:
         return StandardisedLift(
@@ -117,7 +130,7 @@ class Standardised(Architecture):
             raise ValueError("the columns have not been measured yet")
         if X.shape[-1] != len(self.centre) > 1:
             raise ValueError(f"X has {X.shape[-1]} columns, centre and scale have {len(self.centre)} entries")
-        return (X - np.array(self.centre)) / np.array(self.scale)
+        return scaled(X, np.array(self.centre), np.array(self.scale))
 
 
 class StandardisedLift(Lift):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bidual._util.sparse import with_ones
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.atoms import GatedNeurons, Neurons, Relu
@@ -23,6 +24,10 @@ class TwoLayer(Architecture):
     def can(self) -> frozenset[Ability]:
         return Relu.can
 
+    @property
+    def keeps_sparse(self) -> bool:
+        return type(self) is TwoLayer
+
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> TwoLayerLift:
         return TwoLayerLift(X, bias)
 
@@ -32,7 +37,7 @@ class TwoLayerLift(Lift):
 
     def __init__(self, X: FloatArray, bias: bool) -> None:
         self.bias = bias
-        self.M = np.column_stack([X, np.ones(len(X))]) if bias else X
+        self.M = with_ones(X) if bias else X
 
     def recover(self, neurons: Neurons) -> TwoLayerNetwork:
         balanced = neurons.balanced()

@@ -8,6 +8,7 @@ from bidual.atoms.linear import Chains, Linear, LinearFilters
 from bidual.atoms.neurons import GatedNeurons, Neurons, SubNetworks
 from bidual.atoms.normalised import Normalised
 from bidual.atoms.relu import Relu
+from bidual.atoms.sparse import SparseRelu
 
 __all__ = [
     "Atoms",
@@ -21,5 +22,6 @@ __all__ = [
     "Neurons",
     "Normalised",
     "Relu",
+    "SparseRelu",
     "SubNetworks",
 ]

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bidual._util.rounding import VANISHED, gamma, scaled_norm, spectral_norm
+from bidual._util.sparse import lengths, stored
 from bidual._util.typing import BoolArray, FloatArray
 from bidual.arrangements import Patterns, enumerate_patterns, few_patterns, patterns_of, sample_patterns
 from bidual.arrangements.patterns import Cells, dear, rough_axes, row_axes, span_of, wide_space
@@ -52,7 +53,7 @@ class Atoms(ABC):
     @property
     def n_samples(self) -> int:
         """Number of samples."""
-        return len(self.M) if self.A is None else int(self.A.shape[0])
+        return int(self.M.shape[0] if self.A is None else self.A.shape[0])
 
     @cached_property
     def basis(self) -> FloatArray:
@@ -95,6 +96,21 @@ class Atoms(ABC):
         n, p = self.M.shape
         return self.M[:, self._used] if n >= p and dear((n, p)) else self.M @ self.basis
 
+    @cached_property
+    def metric(self) -> FloatArray:
+        """What makes Gaussians in reduced coordinates those of the data: along their long axes they are short."""
+        if not self.reduced.shape[1]:
+            return np.zeros((0, 0))
+        s, Vt = self.axes
+        Vt, s = Vt[s > 0], s[s > 0]  # none where there are no data
+        return np.asarray((Vt.T / np.maximum(s, 1e-12 * s[0])) @ Vt) * float(s[0])
+
+    @cached_property
+    def unit(self) -> float:
+        """The root mean square of the entries of :attr:`reduced`; one if there are none."""
+        X = self.reduced
+        return float(np.linalg.norm(X)) / X.size**0.5 if X.size else 1.0
+
     @property
     def relu_inputs(self) -> FloatArray:
         """The rows whose signs are the activation patterns."""
@@ -103,7 +119,7 @@ class Atoms(ABC):
     @cached_property
     def row_norms(self) -> FloatArray:
         """Norms of the rows of M."""
-        return np.linalg.norm(self.M, axis=1)
+        return lengths(self.M)
 
     @cached_property
     def largest_hidden(self) -> float:
@@ -224,11 +240,11 @@ class Atoms(ABC):
         G, M = (G, self.M) if used.all() else (G[used], self.M[used])
         d = np.sqrt(sizes[used] / self.row_norms[used])[:, None]
         limit = 0.5 * (spectral_norm(G.T @ M) + spectral_norm(G / d) * scaled_norm(M, d))
-        return limit + gamma(len(V) + len(self.M) + 2 * self.M.shape[1] + 40) * self.mass(V) + self.vanished(V)
+        return limit + gamma(len(V) + self.M.shape[0] + 2 * self.M.shape[1] + 40) * self.mass(V) + self.vanished(V)
 
     def vanished(self, V: FloatArray) -> float:
         """What underflow may hide from the dual constraint."""
-        return VANISHED if V.any() and self.M.any() else 0.0
+        return VANISHED if V.any() and stored(self.M).any() else 0.0
 
     def mass(self, V: FloatArray) -> float:
         r""":math:`\sum_i \|(|A|^T |V|)_i\| \|m_i\|`: what rounding in the dual constraint is relative to."""

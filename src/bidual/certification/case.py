@@ -11,6 +11,7 @@ from sklearn.utils import check_consistent_length
 
 from bidual._util.checks import as_numbers, check_flag, check_number
 from bidual._util.data import check_array, check_labels, check_weights
+from bidual._util.sparse import dense
 from bidual._util.typing import Array, FloatArray
 from bidual._util.wrapped import unwrap
 from bidual.architectures import Architecture, TwoLayer, get_architecture
@@ -75,6 +76,7 @@ def pose(
         architecture = _architecture(network)
     kind = get_architecture(architecture)
     activation = "gated" if isinstance(network.core, GatedNetwork) else "relu"
+    X = dense(X)
     X = check_array(X, dtype="numeric" if in_place(kind, activation) else np.float64, allow_nd=kind.tensors)
     if in_place(kind, activation):  # rows that may be many are not copied
         network.check_inputs(np.broadcast_to(0.0, X.shape))

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
+from bidual._util.sparse import compressed, dense, is_sparse
 from bidual._util.typing import Array
 from bidual._util.wrapped import unwrap
 from bidual.bounds import Certificate, joined_scope
 from bidual.bounds.evidence import Evidence
+from bidual.bounds.proof import NormProof
 from bidual.bounds.stored import GateProof
 from bidual.certification.case import on_rows
 from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, ChainSet, FilterSet, LinearSet, window_of
@@ -21,6 +23,7 @@ from bidual.networks import GatedNetwork, Network
 from bidual.splines.problem import KinkProof  # noqa: F401  (certificates of splines name its kind)
 from bidual.training.objective import Objective
 from bidual.training.posed import Posed
+from bidual.training.routing import stays_sparse
 from bidual.training.targets import encode_known
 
 #: Digits of a claim that must be reproduced, relative to it: what another order of summation may change.
@@ -117,13 +120,17 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
         kind = SplineSet.of
-    X = check_array(X, dtype=np.float64, allow_nd=tensors or objective.architecture.tensors)
+    if is_sparse(X):
+        keeps = isinstance(evidence.proof, NormProof) and stays_sparse(objective, X)
+        X = compressed(X) if keeps else dense(X)
+    allow_nd = tensors or objective.architecture.tensors
+    X = check_array(X, dtype=np.float64, allow_nd=allow_nd, accept_sparse="csr")
     stacked = objective.architecture.stack(X.shape, y)
     Y = encode_known(evidence.loss, y if stacked is None else stacked, evidence.classes, evidence.V.shape[1])
     if evidence.loss.classification:
         evidence.loss.encode(Y)  # raises on codes that the loss does not know
-    if len(Y) % len(X):
-        raise ValueError(f"X has {len(X)} rows, y has {len(Y)}")
+    if len(Y) % X.shape[0]:
+        raise ValueError(f"X has {X.shape[0]} rows, y has {len(Y)}")
     return kind(objective, X, Y, sample_weight)
 
 

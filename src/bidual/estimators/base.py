@@ -8,12 +8,13 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import indexable
+from sklearn.utils import Tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.checks import check_flag, check_number, check_prove, check_seed, check_time_limit, check_verbose
 from bidual._util.data import check_weights, validate_data
 from bidual._util.progress import note, result, task
+from bidual._util.sparse import is_sparse
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import current, watching
 from bidual.architectures import Architecture, Standardised, get_architecture
@@ -102,8 +103,9 @@ class BaseReLU(Certified):
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            Images and sequences have more axes.
+        X : array or sparse matrix of shape (n, d)
+            Images and sequences have more axes. A large sparse matrix is trained on as it is where products with it are
+            all that training needs (two layers, "adaptive", beta > 0), else a dense copy is made if there is memory.
         y : array of shape (n,) or (n, C)
             Targets; of a classifier labels of any type.
         sample_weight : array of shape (n,) or None
@@ -128,7 +130,7 @@ class BaseReLU(Certified):
         """The training problem of the arguments of fit."""
         architecture = get_architecture(self.architecture)
         if self._standardises and not isinstance(architecture, Standardised):
-            architecture = Standardised(architecture)
+            architecture = Standardised(architecture, centred=not is_sparse(X))
         rows, Y, loss, sample_weight = self._encode(architecture, X, y, sample_weight)
         if sample_weight is not None:
             sample_weight = check_weights(sample_weight, rows, ensure_non_negative=True)
@@ -198,7 +200,8 @@ class BaseReLU(Certified):
         if self.tol != AUTO:
             return None
         shape = X.shape if hasattr(X, "shape") else np.asarray(X, dtype=object).shape
-        return _SECONDS * float(np.sqrt(max(1.0, np.prod(shape) / _ENTRIES)))
+        entries = X.nnz if is_sparse(X) else np.prod(shape)
+        return _SECONDS * float(np.sqrt(max(1.0, entries / _ENTRIES)))
 
     def _how(self, X: Any = ()) -> dict[str, Any]:
         """How to train on such rows, as :meth:`bidual.training.train.Trainable.train` takes it."""
@@ -267,12 +270,18 @@ class BaseReLU(Certified):
         if self.audit != "auto" and not isinstance(self.audit, bool | np.bool_):
             raise ValueError(f"audit must be True, False or 'auto', got {self.audit!r}")
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # ---- prediction ----------------------------------------------------------------------------
 
     def _outputs(self, X: Array) -> FloatArray:
         """Network outputs ``(n, C)`` for new rows; with outputs at several places of a sample ``(n, *places, C)``."""
         check_is_fitted(self, "network_")
-        X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=get_architecture(self.architecture).tensors)
+        tensors = get_architecture(self.architecture).tensors
+        X = validate_data(self, X, reset=False, dtype=np.float64, allow_nd=tensors, accept_sparse="csr")
         F = self.network_.forward(self.network_.check_inputs(X))
         return F.reshape(*self.network_.output_shape(X.shape), F.shape[1])
 

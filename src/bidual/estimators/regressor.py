@@ -42,7 +42,8 @@ class ReLURegressor(Numbers, BaseReLU):
         Whether the network sees every column (of images: channel) with mean zero and deviation one, as
         :class:`~bidual.architectures.Standardised` does; weight decay then counts on those columns, and units do not
         matter. "auto": if beta is "auto" (and ``activation="relu"``). A beta of your own counts on the columns as
-        they are: the setting of the papers.
+        they are: the setting of the papers. Columns of a sparse X are divided by their deviations only, as by
+        ``StandardScaler(with_mean=False)``: zeros stay zeros.
     activation : {"relu", "gated"}, default="relu"
         "gated" trains :math:`f(x) = \sum_i 1[g_i^T [x, 1] \ge 0] \, W_i^T [x, 1] + b` with fixed gates, at the cost
         :math:`\beta \sum_i \|W_i\|_F` (with one output: weight decay). This is a group lasso: much faster, for smooth

@@ -15,6 +15,7 @@ from bidual._util.checks import as_numbers
 from bidual._util.data import normalise_weights
 from bidual._util.files import write_json
 from bidual._util.registry import Registry
+from bidual._util.sparse import compressed, dense, is_sparse
 from bidual._util.typing import Array, FloatArray
 from bidual.losses import Loss, get_loss
 
@@ -62,6 +63,8 @@ class Network(ABC):
     """
 
     kind: ClassVar[str]
+    #: Whether :meth:`forward` takes sparse rows as they are.
+    takes_sparse: ClassVar[bool] = False
     #: All kinds of network, by name.
     registry: ClassVar[Registry[Network]] = Registry("kind of network")
 
@@ -136,7 +139,7 @@ class Network(ABC):
 
     def check_inputs(self, X: Array) -> FloatArray:
         """X as :meth:`forward` takes it; ValueError if it does not fit."""
-        X = as_numbers("X", X)
+        X = (compressed(X) if self.takes_sparse else dense(X)) if is_sparse(X) else as_numbers("X", X)
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
             raise ValueError(f"X must have shape (n, d), and the network takes {self.n_inputs} inputs; got {X.shape}")
         return X
@@ -186,8 +189,9 @@ class Network(ABC):
         Y = loss.encode(y, n_classes=max(2, self.n_outputs) if loss.classification else None)
         if Y.shape != F.shape:
             raise ValueError(f"y gives targets of shape {Y.shape}, but the network's outputs have {F.shape}")
-        if sample_weight is not None and len(X) < len(F) and len(sample_weight) == len(X):
-            sample_weight = np.repeat(sample_weight, len(F) // len(X))
+        n = X.shape[0] if is_sparse(X) else len(X)
+        if sample_weight is not None and n < len(F) and len(sample_weight) == n:
+            sample_weight = np.repeat(sample_weight, len(F) // n)
         return loss.value(F, Y, normalise_weights(sample_weight, len(Y))) + beta * self.penalty()
 
     def to_dict(self) -> dict[str, Any]:

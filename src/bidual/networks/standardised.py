@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bidual._util.sparse import is_sparse, scaled
 from bidual._util.typing import Array, FloatArray
 from bidual.networks.base import Network
 from bidual.networks.two_layer import TwoLayerNetwork, _finite
@@ -36,6 +37,10 @@ class StandardisedNetwork(Network):
         self.scale = _finite("scale", scale, (len(self.centre),))
         if not (self.scale > 0).all():
             raise ValueError("scale must be positive")
+
+    @property
+    def takes_sparse(self) -> bool:  # type: ignore[override]
+        return self.layer.takes_sparse
 
     @property
     def n_inputs(self) -> int:
@@ -77,13 +82,15 @@ class StandardisedNetwork(Network):
 
     def standardised(self, X: FloatArray) -> FloatArray:
         """The columns as the inner network sees them."""
-        return (X - self.centre) / self.scale
+        return scaled(X, self.centre, self.scale)
 
     def forward(self, X: FloatArray) -> FloatArray:
+        if is_sparse(X) and self.centre.any():
+            return self.folded.forward(X)
         return self.layer.forward(self.standardised(X))
 
     def evaluate(self, X: FloatArray) -> FloatArray:
-        return self.layer.evaluate(self.standardised(X))
+        return self.forward(X) if is_sparse(X) else self.layer.evaluate(self.standardised(X))
 
     def penalty(self) -> float:
         """That of the inner network."""

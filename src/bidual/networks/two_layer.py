@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bidual._util.sparse import is_sparse
 from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.networks.base import Network, far_from_zero, moved_bias
@@ -50,6 +51,7 @@ class TwoLayerNetwork(Network):
     """
 
     kind = "two_layer"
+    takes_sparse = True
 
     def __init__(
         self,
@@ -91,16 +93,16 @@ class TwoLayerNetwork(Network):
 
     def forward(self, X: FloatArray) -> FloatArray:
         most = tuning().activations
-        if len(X) * self.n_neurons <= most:
+        if X.shape[0] * self.n_neurons <= most:
             return self.hidden(X) @ self.output_weights + self.intercept
-        if self.n_inputs == 1:
+        if self.n_inputs == 1 and not is_sparse(X):
             return self._along_the_line(X[:, 0])
         rows = max(1, most // self.n_neurons)
-        blocks = [self.hidden(X[i : i + rows]) @ self.output_weights for i in range(0, len(X), rows)]
+        blocks = [self.hidden(X[i : i + rows]) @ self.output_weights for i in range(0, X.shape[0], rows)]
         return np.concatenate(blocks) + self.intercept
 
     def evaluate(self, X: FloatArray) -> FloatArray:
-        origin = far_from_zero(X)
+        origin = None if is_sparse(X) else far_from_zero(X)  # most of these are zero
         if origin is None:
             return self.forward(X)
         bias = moved_bias(self.hidden_weights, self.bias_vector, origin)

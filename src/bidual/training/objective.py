@@ -79,7 +79,7 @@ class Objective:
         self.check(Y.shape[1], activation, method)
         check_range(X=X, y=Y)
         rows = Rows.of(X, Y, sample_weight, exact=self.beta == 0)
-        measured = self.architecture.measured(rows.X, rows.w.reshape(len(rows.X), -1).sum(axis=1))
+        measured = self.architecture.measured(rows.X, rows.w.reshape(rows.X.shape[0], -1).sum(axis=1))
         settled = measured.settled(
             rows.X, rows.Y, rows.w, loss=self.loss, beta=float(self.beta), fit_intercept=self.fit_intercept
         )

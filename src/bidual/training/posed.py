@@ -29,7 +29,7 @@ class Posed(ABC):
     Attributes
     ----------
     X : ndarray, shape (n, d)
-        In a canonical order (images and sequences: with more axes).
+        In a canonical order (images and sequences: with more axes; or sparse).
     problem : Problem
     objective : Objective
         What is minimised, as the user gave it.

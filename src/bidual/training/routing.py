@@ -10,6 +10,7 @@ import numpy as np
 
 from bidual._util.checks import check_flag
 from bidual._util.data import check_weights, check_X_y
+from bidual._util.sparse import compressed, dense, is_sparse
 from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, get_architecture
@@ -67,11 +68,24 @@ def pose(
         raise ValueError(
             f"backend, checkpoint and gates='trained' are for architecture='two_layer', not {objective.architecture!r}"
         )
-    if not (possible and (asked or is_dask(X) or Y.size >= tuning().row_blocks_from)):
-        return objective.pose(np.asarray(X, dtype=np.float64), Y, sample_weight, activation=activation, method=method)
+    in_blocks = possible and (asked or is_dask(X) or Y.size >= tuning().row_blocks_from)
+    if is_sparse(X):
+        keeps = activation == "relu" and method in (None, "adaptive") and stays_sparse(objective, X)
+        X = compressed(X) if keeps else dense(X)
+    if not in_blocks:
+        X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
+        return objective.pose(X, Y, sample_weight, activation=activation, method=method)
     from bidual.training.row_blocks import RowBlocks  # numba takes a moment to load: only when it is needed
 
     return RowBlocks.of(objective, X, Y, sample_weight, *astuple(backend))
+
+
+def stays_sparse(objective: Objective, X: Any) -> bool:
+    """Whether sparse rows stay so: products with them are all that training needs, and it pays."""
+    finite = objective.beta > 0 and objective.loss.finite
+    entries = float(X.shape[0]) * X.shape[1]
+    large = entries >= tuning().sparse_from and X.nnz <= tuning().sparse_share * entries
+    return objective.architecture.keeps_sparse and finite and large
 
 
 def pose_data(

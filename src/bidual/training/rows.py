@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from bidual._util.data import normalise_weights
+from bidual._util.sparse import is_sparse, row_keys
 from bidual._util.typing import Array, BoolArray, FloatArray, IntArray
 from bidual.losses import Loss
 from bidual.networks import Network
@@ -47,7 +50,7 @@ class Faint:
 
     def loss(self, network: Network, loss: Loss) -> float:
         """What they add to the loss of a network."""
-        return loss.value(network.evaluate(self.X), self.Y, self.w) if len(self.X) else 0.0
+        return loss.value(network.evaluate(self.X), self.Y, self.w) if len(self.w) else 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Rows:
     Attributes
     ----------
     X : ndarray, shape (n, d)
-        Images and sequences have more axes.
+        Images and sequences have more axes; sparse rows stay sparse.
     Y : ndarray, shape (n, C)
         Encoded targets; several rows for each sample, where it has outputs at several places.
     counts : ndarray
@@ -74,7 +77,7 @@ class Rows:
     @classmethod
     def of(cls, X: FloatArray, Y: FloatArray, sample_weight: Array | None, *, exact: bool = False) -> Rows:
         """Those of the data; ``exact`` says whether all of them have to be fitted exactly."""
-        weights = _weights(sample_weight, len(X), len(Y))
+        weights = _weights(sample_weight, X.shape[0], len(Y))
         faint = Faint.of(X, Y, weights, exact)
         return cls(*distinct_rows(X, Y, weights), faint)
 
@@ -90,17 +93,18 @@ def distinct_rows(X: FloatArray, Y: FloatArray, weights: FloatArray) -> tuple[Fl
     Rows of weight zero, or lost in rounding beside the others, are left out: they must not even influence which
     patterns there are. Repeating a row, giving it more weight, and reordering rows thus lead to the same digits.
     """
-    n = len(X)
+    n = len(weights)
     used = weights.max(axis=1) > FAINT * weights.max()
     if not (weights[used] > FAINT * weights.max()).all():
         raise ValueError("the places of a sample must all have weight, or none of them (a class_weight of zero?)")
-    samples = X[used].reshape(int(used.sum()), -1) + 0.0  # -0.0 equals 0.0
+    samples = X[used] if is_sparse(X) else X[used].reshape(int(used.sum()), -1) + 0.0  # -0.0 equals 0.0
     targets = Y.reshape(n, -1)[used] + 0.0
     order, new = row_order(samples, targets)
     summed: FloatArray = np.zeros((int(new.sum()), weights.shape[1]))
     np.add.at(summed, np.cumsum(new) - 1, weights[used][order])
     first = order[new]
-    return samples[first].reshape(len(first), *X.shape[1:]), targets[first].reshape(-1, Y.shape[1]), summed.ravel()
+    distinct = samples[first] if is_sparse(X) else samples[first].reshape(len(first), *X.shape[1:])
+    return distinct, targets[first].reshape(-1, Y.shape[1]), summed.ravel()
 
 
 def row_order(*tables: FloatArray) -> tuple[IntArray, BoolArray]:
@@ -108,10 +112,10 @@ def row_order(*tables: FloatArray) -> tuple[IntArray, BoolArray]:
 
     Column by column, among the rows that are equal so far, which soon are few.
     """
-    order = np.arange(len(tables[0]))
+    order = np.arange(tables[0].shape[0])
     new = np.zeros(len(order), dtype=bool)
     new[:1] = True
-    for column in (table[:, j] for table in tables for j in range(table.shape[1])):
+    for column in chain.from_iterable(map(_columns, tables)):
         tied = ~new | ~np.append(new[1:], True)  # rows that equal a neighbour
         if not tied.any():
             break
@@ -121,6 +125,11 @@ def row_order(*tables: FloatArray) -> tuple[IntArray, BoolArray]:
         values = column[order[tied]]
         new[tied] |= np.append(True, (values[1:] != values[:-1]) | (group[1:] != group[:-1]))
     return order, new
+
+
+def _columns(table: FloatArray) -> Iterable[FloatArray]:
+    """What is compared of its rows, one after the other."""
+    return row_keys(table) if is_sparse(table) else table.T
 
 
 def _weights(sample_weight: Array | None, n: int, n_targets: int) -> FloatArray:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from bidual._util.checks import as_numbers
 from bidual._util.data import check_array, check_labels
+from bidual._util.sparse import dense
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, TwoLayer
 from bidual.losses import Logistic, Loss, Softmax, Squared, encode_classes
@@ -29,6 +30,8 @@ def check_data(
         return _check_dask(X, y, check, **options)
     options["dtype"] = "numeric" if in_place(architecture, activation) else np.float64
     options["allow_nd"] = architecture.tensors
+    options["accept_sparse"] = "csr"
+    X = dense(X) if architecture.tensors else X
     stacked = architecture.stack(np.asarray(X).shape, y) if architecture.tensors else None
     if stacked is None:
         shape: tuple[int, ...] = getattr(y, "shape", ())

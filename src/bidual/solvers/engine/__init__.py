@@ -13,7 +13,7 @@ from bidual._util.progress import note
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
 from bidual.arrangements.faces import few_faces
-from bidual.atoms import Relu
+from bidual.atoms import Relu, SparseRelu
 from bidual.closed_form import ClosedForm, ConditionError, white_features
 from bidual.solvers.base import Options, Solution
 from bidual.solvers.finite import solve_separate
@@ -26,6 +26,30 @@ from bidual.solvers.steps import Steps
 _EFFORT, _LITTLE = 64, 8
 #: Up to so many faces of cells several outputs are trained by all of them: in less time than neurons take to move.
 _FACES = 2000
+
+
+class SparseSteps(Steps[SparseRelu]):
+    """Ordinary neurons on sparse rows: see :mod:`bidual.solvers.engine.many_rows`."""
+
+    kind = SparseRelu
+
+    def generate(self, options: Options) -> Solution:
+        """By moving and pricing, which take products with the rows only."""
+        from bidual.solvers.engine.many_rows import run_many_rows  # numba takes a moment to load: only when needed
+
+        return run_many_rows(self.problem, options)
+
+    def rough(self, options: Options) -> Solution:
+        """The first moves alone, whatever the network before."""
+        from bidual.solvers.engine.many_rows import start_many_rows  # numba takes a moment to load: only when needed
+
+        return start_many_rows(self.problem, replace(options, start=None))
+
+    def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
+        """As in a round of training."""
+        from bidual.solvers.engine.many_rows import search  # numba takes a moment to load: only when needed
+
+        return search(self.problem, V, generator(random_state))
 
 
 class ReluSteps(Steps[Relu]):

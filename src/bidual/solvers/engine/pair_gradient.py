@@ -23,7 +23,7 @@ from scipy.optimize import OptimizeResult, minimize
 from bidual._util.cores import over_pieces
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import Stopped, current
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Neurons, Relu, SparseRelu
 from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.solvers.engine._kernels import soften, soften_back
@@ -31,6 +31,8 @@ from bidual.solvers.engine._kernels import soften, soften_back
 #: Rows of a piece of work, which has its hidden layer in memory: a share of all, so that threads have something to do,
 #: within bounds between which matrix products are fast and memory is small.
 SHARE, PIECES = 8, (512, 8192)
+#: Entries of the hidden layer of a piece of sparse rows.
+HIDDEN = 4_000_000
 #: Neurons of the start, and the size of their outputs together relative to that of the targets: small enough to turn
 #: where they are needed, large enough to be seen.
 WIDTH, SIZE = 200, 0.3
@@ -43,8 +45,9 @@ GAIN, LEAST = 1e-5, 20
 FLOOR = 0.1
 #: Share of the largest cost below which a neuron has vanished.
 VANISHED = 1e-5
-#: Steps that L-BFGS remembers: more pay with many neurons, at little cost beside a gradient.
-MEMORY = 20
+#: Numbers that L-BFGS remembers, and the least and most steps: more pay with many neurons, at little cost beside a
+#: gradient.
+REMEMBERED, MEMORIES = 20_000_000, (5, 20)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class PairSpace:
     def of(cls, problem: Problem) -> PairSpace:
         """That of a problem."""
         X = problem.atoms.reduced
-        unit = float(np.linalg.norm(X)) / X.size**0.5
+        unit = problem.atoms.unit
         s, axes = problem.atoms.axes
         lengths = np.sqrt((1.0 + FLOOR) / (s**2 / max(float((s**2).mean()), 1e-300) + FLOOR))
         rows = X.astype(np.float32) @ (axes.T / unit).astype(np.float32)
@@ -113,19 +116,28 @@ class PairGradient:
         self.delta = np.float32(0.0)
         self.beta = np.float32(space.problem.beta / space.unit)
         self.state = space.inside(neurons)
-        # Pooled rows belong together; others are taken some at a time, the same ones whatever the number of threads.
-        atoms = self.problem.atoms
+        self._piece = self._rows_at_a_time()
+        self._memory = int(np.clip(REMEMBERED // max(sum(v.size for v in self.state), 1), *MEMORIES))
+
+    def _rows_at_a_time(self) -> int:
+        """Pooled rows belong together; others are taken some at a time, the same ones whatever the number of threads.
+
+        Of sparse rows more: what a piece adds to the gradient is larger than they are.
+        """
+        atoms, n = self.problem.atoms, self.space.X.shape[0]
+        if isinstance(atoms, SparseRelu):
+            return int(np.clip(n // 2, PIECES[0], max(PIECES[1], HIDDEN // max(len(self.state[0]), 1))))
         whole = type(atoms) is not Relu or atoms.A is not None
-        self._piece = max(1, len(space.X)) if whole else int(np.clip(len(space.X) // SHARE, *PIECES))
+        return max(1, n) if whole else int(np.clip(n // SHARE, *PIECES))
 
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
-        p, beta, everything = self.problem, self.beta, self.space.X
+        p, beta, everything, n = self.problem, self.beta, self.space.X, self.space.X.shape[0]
         parts: dict[int, tuple[float, Array, Array, FloatArray]] = {}
         size: Array = np.linalg.norm(U, axis=1)
         width = self.delta * size
 
         def work(start: int, stop: int) -> None:
-            rows = slice(None) if stop - start == len(everything) else slice(start, stop)
+            rows = slice(None) if stop - start == n else slice(start, stop)
             X, Y, w = everything[rows], p.Y[rows], p.w[rows]
             H, D = self._activate(X @ U.T, width)
             F = p.atoms.pool((H @ A).astype(np.float64)) + b
@@ -140,7 +152,7 @@ class PairGradient:
             of_U = back.T @ X + (widths * width / np.maximum(size, 1e-30) ** 2)[:, None] * U
             parts[start] = self.loss.value(F, Y, w), of_U, H.T @ G, g.sum(axis=0)
 
-        over_pieces(work, len(everything), self._piece)
+        over_pieces(work, n, self._piece)
         value = 0.5 * float(beta) * float(np.vdot(U, U) + np.vdot(A, A))
         step_U, step_A, step_b = beta * U, beta * A, np.zeros_like(b)
         for start in sorted(parts):  # always in this order: rounding must not depend on the threads
@@ -202,7 +214,7 @@ class PairGradient:
             if slow:
                 raise StopIteration
 
-        options = {"maxiter": steps, "maxcor": MEMORY, "ftol": 0.0, "gtol": 0.0}
+        options = {"maxiter": steps, "maxcor": self._memory, "ftol": 0.0, "gtol": 0.0}
         try:
             minimize(evaluate, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
         finally:
@@ -218,7 +230,7 @@ def random_pairs(
 ) -> Neurons:
     """Many small neurons (reduced coordinates); ``scale`` is the size of the outputs."""
     r, C = problem.atoms.reduced.shape[1], problem.n_coefficients
-    unit = float(np.linalg.norm(problem.atoms.reduced)) / problem.atoms.reduced.size**0.5
+    unit = problem.atoms.unit
     size = SIZE / np.sqrt(width) * scale / problem.atoms.gain
     U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
     return Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept)

@@ -16,6 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
+from bidual._util.sparse import in_single, is_sparse
+from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import current
 from bidual.problem import Problem
@@ -69,25 +71,19 @@ class Pricer:
         self.problem = problem
         self.rng = rng
         X = problem.atoms.reduced
-        self.X = np.ascontiguousarray(X)
-        self.scale = float(np.linalg.norm(X)) / X.size**0.5 if X.size else 1.0
-        self.X32 = np.divide(X, self.scale, out=np.empty(X.shape, dtype=np.float32), casting="same_kind")
+        self.X = X if is_sparse(X) else np.ascontiguousarray(X)
+        self.scale = problem.atoms.unit
+        self.X32 = in_single(X, self.scale)
         self.rank = X.shape[1]
         self.pool = np.zeros((0, self.rank))
         # Gaussians in the metric of the data: columns of very different scales would all give the same few patterns.
-        self._whiten = self._metric()
+        self._whiten = problem.atoms.metric
+        self._remembered = int(np.clip(tuning().pair_weights // max(self.rank, 1), _POOL // 4, _POOL))
 
     @cached_property
     def XT(self) -> FloatArray:
         """Columns of X, which polishing goes along."""
         return np.ascontiguousarray(self.X.T)
-
-    def _metric(self) -> FloatArray:
-        if not self.rank:
-            return np.zeros((0, 0))
-        s, Vt = self.problem.atoms.axes
-        Vt, s = Vt[s > 0], s[s > 0]  # none where there are no data
-        return np.asarray((Vt.T / np.maximum(s, 1e-12 * s[0])) @ Vt) * float(s[0])
 
     # ---- local search ------------------------------------------------------------------------
 
@@ -129,7 +125,7 @@ class Pricer:
 
     def _scores(self, G: FloatArray, U: FloatArray) -> FloatArray:
         """:math:`G^T (X u)_+` for every row u, in pieces: all at once would be the largest array of the engine."""
-        size = max(1, _SCORE_ENTRIES // max(1, len(self.X)))
+        size = max(1, _SCORE_ENTRIES // max(1, self.X.shape[0]))
         pieces = [np.maximum(self.X @ U[i : i + size].T, 0.0).T @ G for i in range(0, len(U), size)]
         return np.vstack(pieces) if pieces else np.zeros((0, G.shape[1]))
 
@@ -138,17 +134,18 @@ class Pricer:
     ) -> Candidates:
         """Gradient ascent in float32 from the rows of ``U``, both signs at once; values are approximate.
 
-        With several outputs, starts that are ``near`` maxima stay near, and ``rows`` are how often each row counts,
-        most of them not at all.
+        With several outputs and on samples, where ``rows`` are how often each row counts, the ascents end in kinks, and
+        starts that are ``near`` maxima stay near.
         """
         G, X32 = self.problem.atoms.spread(V), self.X32
         if rows is not None:
             picked = np.flatnonzero(rows)
             G, X32 = G[picked] * rows[picked, None], X32[picked]
         C = G.shape[1]
+        signs = C == 1 and rows is None and not near
         size = float(np.abs(G).max(initial=0.0)) or 1.0
         G32 = np.asarray(G / size, dtype=np.float32)
-        if C == 1:
+        if signs:
             A = np.repeat(np.array([1.0, -1.0], dtype=np.float32), len(U))
             U32 = np.vstack([U, U]).astype(np.float32)
         else:
@@ -158,15 +155,15 @@ class Pricer:
 
         def work(start: int, stop: int) -> None:
             watch.check()
-            if C == 1:
+            if signs:
                 climb_one(X32, G32, U32[start:stop], A[start:stop], values[start:stop], steps)
             else:
                 climb_several(X32, G32, U32[start:stop], A[start:stop], values[start:stop], steps, near, watch)
 
         # fixed pieces: rounding must not depend on the number of threads
-        _kernels.over_pieces(work, len(U32), int(np.clip(_CLIMB_ENTRIES // max(1, len(X32)), *_CLIMB_RANGE)))
+        _kernels.over_pieces(work, len(U32), int(np.clip(_CLIMB_ENTRIES // max(1, X32.shape[0]), *_CLIMB_RANGE)))
         order = np.argsort(-values, kind="stable")
-        outputs = A[:, None] if C == 1 else A
+        outputs = A[:, None] if signs else A
         return Candidates(
             U32[order].astype(np.float64),
             outputs[order].astype(np.float64),
@@ -207,9 +204,9 @@ class Pricer:
 
     def remember(self, found: Candidates) -> None:
         """Keep good maxima as starts for later residuals."""
-        pool = np.vstack([found.directions[: _POOL // 4], self.pool])
+        pool = np.vstack([found.directions[: self._remembered // 4], self.pool])
         likeness = np.triu(pool @ pool.T, 1) if len(pool) else np.zeros((0, 0))
-        self.pool = pool[(likeness < _KNOWN).all(axis=0)][:_POOL]
+        self.pool = pool[(likeness < _KNOWN).all(axis=0)][: self._remembered]
 
     # ---- the three searches ------------------------------------------------------------------
 
