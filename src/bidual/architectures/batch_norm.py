@@ -21,7 +21,7 @@ from bidual._util.exact_rank import exact_rank
 from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.atoms import Neurons, Normalised, Relu
-from bidual.atoms.abilities import Ability, Needs, needs
+from bidual.atoms.abilities import Ability
 from bidual.atoms.normalised import statistics
 from bidual.networks import BatchNormNetwork, Network
 from bidual.networks.batch_norm import POSITIONS
@@ -69,10 +69,6 @@ class BatchNorm(Architecture):
     @property
     def can(self) -> frozenset[Ability]:
         return Relu.can - {"gates"} if self.position == "before" else Normalised.can
-
-    @property
-    def needs(self) -> Needs:
-        return () if self.position == "before" else needs("one output")
 
     @classmethod
     def of(cls, network: Network) -> BatchNorm:

@@ -15,6 +15,7 @@ from bidual.closed_form import ClosedForm, one_neuron
 from bidual.solvers.base import Options, Solution
 from bidual.solvers.normalised.generation import solve_normalised
 from bidual.solvers.normalised.pricing import search_normalised
+from bidual.solvers.sampled import solve_all_patterns
 from bidual.solvers.steps import Steps
 
 
@@ -30,6 +31,10 @@ class NormalisedSteps(Steps[Normalised]):
     def generate(self, options: Options) -> Solution:
         """See :mod:`bidual.solvers.normalised.generation`."""
         return solve_normalised(self.problem, options)
+
+    def several(self, options: Options) -> Solution:
+        """On all patterns; a proof over them and over directions of the outputs."""
+        return solve_all_patterns(self.problem, options)
 
     def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
         """See :mod:`bidual.solvers.normalised.pricing`."""
