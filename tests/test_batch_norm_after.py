@@ -120,12 +120,6 @@ def test_the_closed_form_names_the_condition_that_fails():
         ReLURegressor(0.05, architecture=AFTER, method="closed_form").fit(X, y)
 
 
-def test_several_outputs_are_refused():
-    X, y, _ = gaussian_problem(8)
-    with pytest.raises(ValueError, match="2 outputs"):
-        ReLURegressor(architecture=AFTER).fit(X, np.column_stack([y, y]))
-
-
 @pytest.mark.parametrize("bias", [False, True])
 def test_pricing_finds_the_patterns_that_enumeration_knows(bias):
     X, y, _ = gaussian_problem(9, n=12)

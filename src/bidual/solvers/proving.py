@@ -176,7 +176,10 @@ class Prover:
     def _by_outputs(self, problem: Problem[Directional], patterns: Any) -> bool:
         target = sufficient(problem, self.found, (1.0 - self.tol) * self.lowest)
         search = SharedSearch(problem, patterns, self.found)
-        search.run(-np.inf if target is None else target, self.deadline)
+        goal = -np.inf
+        while search.value > goal and time.perf_counter() < self.deadline:  # a larger value is a new goal
+            goal = max(-np.inf if target is None else target, (1.0 + 0.1 * self.tol) * search.value)
+            search.run(goal, self.deadline)
         how = f"{len(search.cover.directions)} directions of outputs on all {len(patterns)} activation patterns"
         self.offer(lower_bound(problem, self.found, search.value, search.bound, search.proof()), how)
         return True

@@ -126,25 +126,37 @@ def solve_sampled_several(problem: Problem[Directional], options: Options) -> So
     return _solve_several(problem, options, lambda: some_cells(problem, options))
 
 
-def solve_all_patterns(problem: Problem[Directional], options: Options) -> Solution:
-    """Train on all activation patterns; several outputs share their neurons."""
-    return _solve_several(problem, options, problem.atoms.cells)
+def solve_all_patterns(
+    problem: Problem[Directional], options: Options, train: Callable[[Options], Solution]
+) -> Solution:
+    """Train on all activation patterns, to a proven gap, from what ``train`` finds; an exact fit from one output each.
+
+    Several outputs share their neurons.
+    """
+    return _solve_several(problem, options, problem.atoms.cells, train if problem.loss.finite else None)
 
 
-def _solve_several(problem: Problem[Directional], options: Options, cells: Callable[[], Cells]) -> Solution:
+def _solve_several(
+    problem: Problem[Directional],
+    options: Options,
+    cells: Callable[[], Cells],
+    train: Callable[[Options], Solution] | None = None,
+) -> Solution:
     began, limit = time.perf_counter(), options.time_limit
     with watching(limit), threadpool_limits(1, user_api="blas"):
         patterns = cells()
         assert isinstance(patterns, Patterns)
         half = replace(options, time_limit=None if limit is None else 0.5 * limit)
-        separate = solve_finite(problem, patterns, half, began)
-        assert isinstance(separate.neurons, Neurons)
+        first = solve_finite(problem, patterns, half, began) if train is None else train(half)
+        assert isinstance(first.neurons, Neurons)
         run = PatternRun(problem, options, patterns, began)
-        run.history, run.status, run.n_iter = list(separate.history), separate.status, separate.n_iter
-        run.offer(separate.neurons)
-        run.take(separate.neurons.U @ problem.atoms.basis)
+        run.history, run.status, run.n_iter = list(first.history), first.status, first.n_iter
+        run.offer(first.neurons)
+        run.take(first.neurons.U @ problem.atoms.basis)
+        if first.directions is not None:
+            run.take(first.directions @ problem.atoms.basis)
         with run.going():
-            run.take(run.price(separate.bound.V))
+            run.take(run.price(first.bound.V))
             run.generate(SIZE // max(problem.Y.size * problem.n_coefficients, 1))
         if run.status not in (Status.CONVERGED, Status.UNPROVEN):
             status = run.status
