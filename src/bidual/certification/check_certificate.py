@@ -18,7 +18,7 @@ sampled     as patterns, output by output, for the sets in the file: a bound for
 shared      as patterns for one direction of the outputs after the other, which cover them all (``by_shared``)
 gates       max ||M^T D_i G||_F over the sets in the file: a bound for networks with these gates
 layers      as patterns, over who is active in every layer of a branch, all or those in the file (``Branches``)
-normalised  as patterns, for neurons that are normalised after the ReLU (``over_normalised``)
+normalised  as patterns, for neurons that are normalised after the ReLU (``over_white``); shared knows them, too
 cones       directions are halved into cones until chords (rows that raise the value) and tangents (others) bound each
 relaxation  a quadratic function above the constraint for each leaf of a tree of known signs (``leaf``)
 kinks       free biases on a line: the constraint is largest at data points
@@ -253,7 +253,7 @@ ORDINARY = (
     "gates",
     "positive",
 )
-KINDS = {"free": ("kinks",), "linear": ("linear",), "after": ("norms", "normalised", "sampled")}
+KINDS = {"free": ("kinks",), "linear": ("linear",), "after": ("norms", "normalised", "sampled", "shared")}
 KINDS |= {"parallel": ("norms", "layers"), "chains": ("chains",)}
 #: Architectures and the names of their options.
 OPTIONS = {
@@ -644,13 +644,32 @@ def by_layers(M: Array, G: Array, proof: Document, widths: list[int], enough: fl
     return best, written
 
 
-def by_normalised(R: Array, v: Array, w: Array, k: float, active: Any, enough: float) -> float:
-    """Neurons k (gamma (z - mean) / deviation + a), gamma^2 + a^2 <= 1, z = (R q)_+, over patterns D (all, if None).
+def by_normalised(R: Array, G: Array, w: Array, k: float, active: Any, enough: float) -> float:
+    """Neurons k (gamma (z - mean) / deviation + a), gamma^2 + a^2 <= 1, z = (R q)_+, over patterns D (all, if None)."""
+    return over_white(white_patterns(R, w, active), G, w, k, enough)
+
+
+def by_shared_normalised(R: Array, G: Array, w: Array, k: float, active: Any, proof: Document) -> float:
+    """As ``by_shared``, for these neurons."""
+    directions, cones = output_directions(proof, C := G.shape[1])
+    pieces = white_patterns(R, w, active)
+    error = (C + 8) * 2 * U * k * math.sqrt(((G**2).sum(axis=1) / w).sum())  # of the weights G a
+    g = np.array([over_white(pieces, (G @ a)[:, None], w, k, 0.0, (1.0,)) for a in directions]) + error
+    if not len(cones):
+        limit = along_axes(proof, g)
+    else:
+        W = directions[cones]
+        limit = float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12)
+    return min(limit, over_white(pieces, G, w, k, 0.0))
+
+
+def white_patterns(R: Array, w: Array, active: Any) -> list[Any]:
+    """Of every pattern: the weights of rows in the coordinates s, what rounding does to these, and its cone.
 
     With the SVD diag(sqrt w) (I - 1 w^T) D R = Q S E^T and s = S E^T q the value is k (v^T diag(w)^-1/2 Q s / ||s||),
     on the cone (2 D - I) R q >= 0, and k sum(v) a. Directions q that the SVD does not see cost nothing.
     """
-    root, worst, given = np.sqrt(w), 0.0, R
+    root, found, given = np.sqrt(w), [], R
     sigma, axes = np.linalg.svd(R, full_matrices=False)[1:]
     rank = int((sigma > NULL * sigma[0]).sum())
     need(rank == exact_rank(R), "rounding may hide directions of the rows")
@@ -661,7 +680,6 @@ def by_normalised(R: Array, v: Array, w: Array, k: float, active: Any, enough: f
         inner = all_patterns(R[live])
         active = np.zeros((len(inner), len(R)), dtype=bool)
         active[:, live] = inner
-    size, shift = k * math.sqrt((v**2 / w).sum()), k * abs(math.fsum(v))
     for a in active:
         T = root[:, None] * a[:, None] * R
         Q, s, Et = np.linalg.svd(T - np.outer(root, root @ T), full_matrices=False)
@@ -672,16 +690,27 @@ def by_normalised(R: Array, v: Array, w: Array, k: float, active: Any, enough: f
         if r == 0:
             continue
         off = 4 * (len(R) + R.shape[1]) * U * s[0] / s[r - 1]  # of coordinates, relative
-        c, slack = k * (Q[:, :r].T @ (v / root)), off * size
-        goal = math.sqrt(max((enough - slack) ** 2 - shift**2, 0.0)) if enough > slack else 0.0
-        if np.linalg.norm(c) > goal:
-            N = np.where(a, 1.0, -1.0)[:, None] * (R @ (Et.T / np.where(np.arange(len(s)) < r, s, 1.0)))
-            N /= np.maximum(np.linalg.norm(N, axis=1), 1e-300)[:, None]
-            value = max(in_free_cone(sign * c, N, given, a, off, goal) for sign in (1.0, -1.0))
-        else:
-            value = float(np.linalg.norm(c))
+        N = np.where(a, 1.0, -1.0)[:, None] * (R @ (Et.T / np.where(np.arange(len(s)) < r, s, 1.0)))
+        N /= np.maximum(np.linalg.norm(N, axis=1), 1e-300)[:, None]
+        found.append((a, (Q[:, :r] / root[:, None]).T, off, N, given))
+    return found
+
+
+def over_white(pieces: list[Any], G: Array, w: Array, k: float, enough: float, ways: Any = (1.0, -1.0)) -> float:
+    """The largest value over these patterns; of several outputs the largest spectral norm, without the cones."""
+    size, sums = k * math.sqrt(((G**2).sum(axis=1) / w).sum()), k * np.array([math.fsum(g) for g in G.T])
+    shift = worst = float(np.linalg.norm(sums))
+    for a, T, off, N, given in pieces:
+        B, slack = k * (T @ G), off * size
+        if G.shape[1] > 1:
+            worst = max(worst, norm_of(np.vstack([B, sums])) + slack)
+            continue
+        c, goal = B[:, 0], math.sqrt(max((enough - slack) ** 2 - shift**2, 0.0)) if enough > slack else 0.0
+        value = float(np.linalg.norm(c))
+        if value > goal:
+            value = max(in_free_cone(way * c, N, given, a, off, goal) for way in ways)
         worst = max(worst, math.hypot(value, shift) + slack)
-    return max(worst, shift)
+    return worst
 
 
 def in_free_cone(c: Array, N: Array, R: Array, a: Array, off: float, enough: float) -> float:
@@ -1015,11 +1044,15 @@ def constraint(
     if kind in ("linear", "chains"):
         return by_linear(e, X, M, G, w), ""
     if after and kind == "norms":
-        size = math.sqrt(((G**2).sum(axis=1) / w).sum())  # (h^T diag(w) h)^(1/2) <= M[0, -1]
-        return float(M[0, -1] * size * (1 + (len(G) + C + 8) * 4 * U)), ""
+        scaled = G / np.sqrt(w)[:, None]  # (h^T diag(w) h)^(1/2) <= M[0, -1]
+        off = (len(G) + C + 8) * 4 * U * float(np.linalg.norm(scaled))
+        return float(M[0, -1]) * (norm_of(scaled) + off), ""
+    if after and kind == "shared":
+        g = by_shared_normalised(M[:, :-1], G, w, M[0, -1], active, proof)
+        return g, "" if active is None else "patterns"
     if after:
-        need(C == 1, "normalisation after the ReLU has one output")
-        return by_normalised(M[:, :-1], G[:, 0], w, M[0, -1], active, enough), some if kind == "sampled" else ""
+        need(C == 1, "normalised neurons that feed one output each are proven for one output only")
+        return by_normalised(M[:, :-1], G, w, M[0, -1], active, enough), some if kind == "sampled" else ""
     widths = [o["m1"], o["m2"], *o["deeper"]][:-1] if name == "parallel" else []
     if kind == "norms":
         return math.sqrt(math.prod(widths)) * by_norms(M, G), ""
