@@ -260,16 +260,24 @@ OPTIONS = {
     "two_layer": (),
     "linear_net": ("depth",),
     "linear_conv": ("kernel_size", "stride", "padding", "circular"),
-    "batch_norm": ("position", "rank"),
+    "batch_norm": ("position", "rank", "normalisation"),
     "parallel": ("m1", "m2", "deeper", "rank", "factor"),
     "convolutional": ("kernel_size", "stride", "padding", "batch_norm", "pooling"),
 }
+
+
+def rows_as_of(o: Document, count: Array) -> float:
+    """What batch normalisation takes for the number of rows: one, if it divides by standard deviations."""
+    normalisation = o.get("normalisation", "norm")
+    need(normalisation in ("norm", "std"), "normalisation is by norms or by standard deviations")
+    return float(count.sum()) if normalisation == "norm" else 1.0
 
 
 def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
     """M; A as (row of M for each patch, patches of a sample, pooling) or None; and the restriction that a rank is."""
     name, o, bias = e["architecture"], e["options"], e["bias"]
     need(name in OPTIONS, f"{UNKNOWN}does not know the architecture {name!r}")
+    o = {"normalisation": "norm", **o} if name == "batch_norm" else o
     need(set(o) == set(OPTIONS[name]), f"{name} has other options")
     if name.startswith("linear"):
         need(name == "linear_conv" or counts([o["depth"]], 2), "linear networks have two layers or more")
@@ -290,6 +298,7 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
     if name == "batch_norm":
         need(o["position"] in ("before", "after"), "normalisation is before or after the ReLU")
         M, dropped, V = white(X, count, o["rank"])
+        M = M * math.sqrt(count.sum() / rows_as_of(o, count))
         restriction = f"rank {V.shape[1]}" if dropped else ""
         if o["position"] == "after":
             restriction = restriction if o["rank"] is not None else ""
@@ -1155,9 +1164,11 @@ def layer_of(network: Document, kinds: Any, e: Document, rows: Array, count: Arr
     t = t if position == "before" else np.maximum(t, 0.0)
     found, off = count @ t / count.sum(), 64 * U * (np.abs(rows) @ np.abs(hidden.T) + np.abs(b)).max(axis=0)
     need((np.abs(found - mean) <= 1e-6 * np.abs(t).max(axis=0) + off).all(), "the model has other means than the data")
-    size, off = np.sqrt(count @ (t - found) ** 2), math.sqrt(count.sum()) * off
+    n = rows_as_of(e["options"], count)
+    need(abs(float(weights["n_samples"]) - n) <= 1e-6 * n, "the model is one of another number of rows")
+    size, off = np.sqrt(n / count.sum() * (count @ (t - found) ** 2)), math.sqrt(n) * off
     need((np.abs(size - norm) <= 1e-6 * norm + off).all(), "the model has other norms than the data")
-    t = gamma / norm * (t - mean) + shift / math.sqrt(float(weights["n_samples"]))
+    t = gamma / norm * (t - mean) + shift / math.sqrt(n)
     charged = (gamma**2).sum() + (shift**2).sum() + (alpha**2).sum()
     return (np.maximum(t, 0.0) if position == "before" else t) @ alpha, 0.5 * float(charged)
 
