@@ -259,6 +259,6 @@ def test_the_whitened_form_is_for_rows_that_differ_and_normalisation_before_the_
     with pytest.raises(ValueError, match="differ"):
         WhitenedForm.of(np.ones((3, 2)))
     X, y = whitened_problem()
-    after = ReLURegressor(0.1, architecture=BatchNorm("after"), max_iter=1).fit(X, y).network_
+    after = ReLURegressor(1.0, architecture=BatchNorm("after"), tol=1.0).fit(X, y).network_
     with pytest.raises(ValueError, match="before the ReLU"):
         WhitenedForm.of(X).network(after)

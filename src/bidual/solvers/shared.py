@@ -22,7 +22,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
-from bidual._util.typing import FloatArray
+from bidual._util.typing import FloatArray, IntArray
 from bidual._util.watch import Stopped, checkpoint, current, watching
 from bidual.arrangements import Patterns
 from bidual.arrangements.faces import Faces, few_faces
@@ -243,10 +243,15 @@ class SharedRun(Run):
 
 def different(U: FloatArray, distance: float) -> FloatArray:
     """Directions without those that are nearer than this to an earlier one."""
+    return U[apart(U, distance)]
+
+
+def apart(U: FloatArray, distance: float) -> IntArray:
+    """Which directions are not nearer than this to an earlier one."""
     if len(U) < 2:
-        return U
+        return np.arange(len(U))
     pairs = cKDTree(U).query_pairs(distance, output_type="ndarray")
-    return np.delete(U, pairs.max(axis=1), axis=0)
+    return np.delete(np.arange(len(U)), pairs.max(axis=1))
 
 
 def every_face(problem: Problem[Relu], faces: list[Faces]) -> Search:

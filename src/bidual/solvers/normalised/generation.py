@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from bidual._util.tuning import tuning
-from bidual._util.typing import BoolArray, FloatArray
+from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual._util.watch import checkpoint, watching
 from bidual.arrangements import few_patterns
 from bidual.arrangements.patterns import unique_rows
@@ -29,7 +29,9 @@ from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.generation import UNSEEN, Generation
 from bidual.solvers.normalised.descent import descend
 from bidual.solvers.normalised.pricing import AUDIT, ROUND, Search
+from bidual.solvers.reduce import reduce_neurons
 from bidual.solvers.run import Run
+from bidual.solvers.shared import apart
 
 #: Neurons that may enter in one round, and the number of rounds without use after which they leave.
 BATCH, REST = 100, 2
@@ -45,6 +47,10 @@ ROUNDING = 1e-9
 SHARE, PRECISION = 1e-4, (1e-9, 1e-7)
 #: Size of all new neurons in the descent that follows, relative to the gap.
 SMALL = 0.1
+#: Neurons at hand that are nearer to each other than this share of the gap are one.
+ALIKE = 0.1
+#: Neurons up to which those on one pattern are merged.
+MERGED = 300
 #: Accuracy of the corrective step, relative to the gap, which counts as this at most.
 ACCURACY, ROUGH = 0.001, 0.1
 
@@ -108,6 +114,11 @@ class _Neurons(Generation):
             U = options.directions @ problem.atoms.basis
             self._take(Neurons(U, np.ones((len(U), C)), self.neurons.intercept))
 
+    def slim(self, neurons: Neurons) -> Neurons:
+        """See :meth:`Run.slim`; mergers are looked for among few neurons only, pair by pair."""
+        few = reduce_neurons(self.problem, neurons, merging=False)
+        return super().slim(few) if len(few) <= MERGED else few
+
     def evaluate(self, neurons: Neurons) -> float:
         """The objective of neurons in reduced coordinates."""
         problem = self.problem
@@ -162,6 +173,8 @@ class _Neurons(Generation):
     def round(self) -> None:
         """Correct the output weights of all neurons at hand, price the dual point, descend with what violates it."""
         problem, tol = self.problem, self.options.tol
+        order = np.argsort(-self.size, kind="stable")  # of those that are alike, the largest
+        self._keep(order[apart(self.hand.U[order], ALIKE * max(min(self.gap, ROUGH), tol))])
         hand = replace(self.hand, intercept=self.neurons.intercept)
         accuracy = ACCURACY * max(min(self.gap, ROUGH), tol)
         found, step = corrected_outputs(problem, self.epsilon, hand, self.size, accuracy)
@@ -215,5 +228,5 @@ class _Neurons(Generation):
         self.size = np.concatenate([self.size, costs])
         self.age = np.concatenate([self.age, np.zeros(len(costs), dtype=np.int64)])
 
-    def _keep(self, kept: BoolArray) -> None:
+    def _keep(self, kept: BoolArray | IntArray) -> None:
         self.hand, self.size, self.age = self.hand.take(kept), self.size[kept], self.age[kept]
