@@ -137,7 +137,7 @@ class _Neurons(Generation):
     def begin(self) -> bool:
         """Descend from the given network, or from random neurons."""
         start, r = self.options.start, self.problem.atoms.plain.reduced.shape[1]
-        if isinstance(start, Neurons):
+        if isinstance(start, Neurons) and len(start):
             start = replace(start, U=start.U @ self.problem.atoms.basis)
         else:
             Q = self.rng.standard_normal((BEGIN, r))
@@ -145,6 +145,7 @@ class _Neurons(Generation):
             heads = self.rng.standard_normal((BEGIN, self.problem.n_outputs))
             heads /= np.linalg.norm(heads, axis=1, keepdims=True)
             start = self._small(np.column_stack([Q, np.zeros(BEGIN)]), heads, 1.0)
+            self._take(start)  # of which none may live
         self.move(start, FIRST)
         return False
 
@@ -185,7 +186,9 @@ class _Neurons(Generation):
         self.age = np.where(living, 0, self.age + 1)
         assert step.V is not None
         used = self.hand.U[living]
-        self._keep(self.age < REST)
+        stays = self.age < REST
+        stays[:1] = True  # at least one
+        self._keep(stays)
         self.price(problem.dual_point(step.V), *ROUND, near=used[:, :-1])
         self.note(len(used), UNSEEN)
         if self.epsilon:
