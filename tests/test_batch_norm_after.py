@@ -309,7 +309,9 @@ def test_the_formula_for_several_outputs_thresholds_singular_values(seed, kappa)
     np.testing.assert_allclose(est.predict(X), F, atol=1e-8)
     assert est.gap_ < 1e-10
     assert est.n_neurons_ == (t > beta).sum()
-    assert training_objective(est.network_, X, Y, beta / weight.sum(), weight) == pytest.approx(est.objective_, rel=1e-8)
+    assert training_objective(est.network_, X, Y, beta / weight.sum(), weight) == pytest.approx(
+        est.objective_, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -407,7 +409,9 @@ def test_the_normalisation_of_torch_is_that_of_the_papers_with_beta_over_the_roo
     for w in (None, weight):
         n = 7 if w is None else w.sum()
         torch_units = ReLURegressor(0.02, architecture=std, **options).fit(X, y, sample_weight=w)
-        papers = ReLURegressor(0.02 / np.sqrt(n), architecture=BatchNorm(position), **options).fit(X, y, sample_weight=w)
+        papers = ReLURegressor(0.02 / np.sqrt(n), architecture=BatchNorm(position), **options).fit(
+            X, y, sample_weight=w
+        )
         assert torch_units.objective_ == pytest.approx(papers.objective_, rel=1e-7)
         assert torch_units.gap_ < 1e-5
         network = json.loads(json.dumps(torch_units.network_.to_dict()))

@@ -38,10 +38,6 @@ FLAT = Convolutional(2, pooling="flatten")
             r"method='exact' does not go with beta=0 and archit.*use",
         ),
         (
-            {"architecture": BatchNorm("after")},
-            r"architecture=BatchNorm\(position='after'.*with 3 outputs: it needs a s",
-        ),
-        (
             {"architecture": DEEP, "method": "exact"},
             "'exact' does not go with archit.*use method='adaptive' or 'sampled'",
         ),

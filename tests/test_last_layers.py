@@ -90,7 +90,7 @@ def test_conditions_of_the_theorems_are_named_and_other_methods_need_none():
     found = optimal_last_layers(module, X, Y, beta=0.05, method="exact", normalisation="norm")
     assert found.certificate.gap < 1e-3
     assert "last two layers" in str(found)
-    with pytest.raises(ValueError, match="use .*fit_intercept=False"):
+    with pytest.raises(ValueError, match=r"use .*fit_intercept=False"):
         optimal_last_layers(*deep(3), beta=0.05, method="closed_form")
 
 

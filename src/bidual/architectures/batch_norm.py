@@ -47,11 +47,11 @@ class BatchNorm(Architecture):
         float in (0, 1] is the fraction of the variance that they explain. Hidden weights then lie in their span.
         None keeps all.
     normalisation : {"norm", "std"}, default="norm"
-        What the centred values are divided by: their 2-norm, as in the papers, or their standard deviation, as in torch.
-        The networks are the same, but not the units in which their scales and shifts are charged: "std" with beta is
-        "norm" with :math:`\beta / \sqrt n`. With "std" the meaning of beta does not change with the number of rows, and
-        the objective is that of torch with weight decay on the weights of ``BatchNorm1d``, its bias, and the output
-        weights.
+        What the centred values are divided by: their 2-norm, as in the papers, or their standard deviation, as in
+        torch. The networks are the same, but not the units in which their scales and shifts are charged: "std" with
+        beta is "norm" with :math:`\beta / \sqrt n`. With "std" the meaning of beta does not change with the number of
+        rows, and the objective is that of torch with weight decay on the weights of ``BatchNorm1d``, its bias, and the
+        output weights.
 
     Notes
     -----
@@ -305,7 +305,9 @@ class BeforeLift(Lift):
 
 
 class AfterLift(Lift):
-    r"""M = [X, 1, 1/sqrt n] (with n = 1 where standard deviations are divided by): what the ReLU works on, with a column of ones if there are biases, and the shift.
+    r"""M = [X, 1, 1/sqrt n]: what the ReLU works on, with a column of ones if there are biases, and the shift.
+
+    Where standard deviations are divided by, n = 1 there.
 
     Weights on M are a direction in front of the ReLU, whose length is :math:`\gamma`, and the shift; see
     :class:`~bidual.atoms.Normalised`. As directions are free, X may stand in any coordinates: its columns are

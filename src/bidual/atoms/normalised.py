@@ -30,8 +30,8 @@ class Normalised(Directional):
     the direction of q being the hidden weights, its length the scale :math:`\gamma`. (k = 1 where the normalisation is
     by standard deviations.)
 
-    At one direction the best scale and shift are had at once: :math:`V^T \phi = k [V^T \hat z, V^T 1] (\gamma, a)^T` for
-    the standardised :math:`\hat z`, two columns whose spectral norm is the dual constraint there.
+    At one direction the best scale and shift are had at once: :math:`V^T \phi = k [V^T \hat z, V^T 1] (\gamma, a)^T`
+    for the standardised :math:`\hat z`, two columns whose spectral norm is the dual constraint there.
 
     Attributes
     ----------

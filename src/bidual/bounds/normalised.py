@@ -20,7 +20,6 @@ from bidual.bounds.patterns import ConeBounds
 from bidual.bounds.proof import Proof, proof_by
 from bidual.problem import Problem
 
-
 #: Coordinates t that are free cost next to nothing in a projection that needs a price on everything.
 FREE = 1e4
 

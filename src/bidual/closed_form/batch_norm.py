@@ -142,7 +142,9 @@ def one_neuron(problem: Problem[Normalised]) -> ClosedForm:
     value = k * float(np.linalg.norm(V / np.sqrt(w)[:, None], 2)) if V.size else 0.0
     theorem = "000 Theorem 6.2" if problem.n_outputs == 1 else "000 Theorem 6.2, of several outputs"
     return ClosedForm(
-        neurons=Neurons(U, alpha, b).take(U.any(axis=1)), bound=_bound(problem, V, value, NormProof()), theorem=theorem
+        neurons=Neurons(U, alpha, b).take(np.flatnonzero(U.any(axis=1))),
+        bound=_bound(problem, V, value, NormProof()),
+        theorem=theorem,
     )
 
 

@@ -19,7 +19,7 @@ _EPS = 1e-12
 
 
 def last_two_layers(module: torch.nn.Module) -> tuple[torch.nn.Sequential, list[torch.nn.Module]]:
-    """What a ``Sequential`` does before its last two layers, and ``[Linear, BatchNorm1d, ReLU, Linear]``, which they are.
+    """What a ``Sequential`` does before its last two layers, and these: ``[Linear, BatchNorm1d, ReLU, Linear]``.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def with_last_layers(module: torch.nn.Module, network: BatchNormNetwork) -> torc
     assert isinstance(norm, torch.nn.BatchNorm1d)
     assert norm.running_var is not None
     with torch.no_grad():
-        norm.weight *= torch.sqrt((norm.running_var + _EPS) / (norm.running_var + norm.eps))
+        norm.weight.mul_(torch.sqrt((norm.running_var + _EPS) / (norm.running_var + norm.eps)))
     norm.eps = _EPS
     new = torch.nn.Sequential(*layers).to(dtype=weight.dtype, device=weight.device)
     return torch.nn.Sequential(*copy.deepcopy(body), *new).eval()

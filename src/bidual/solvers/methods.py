@@ -46,7 +46,7 @@ class Sampled(Solver):
     honours = frozenset({"gates", "n_patterns"})
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
-        shared = problem.of(Directional)
+        shared = problem.of(Directional)  # type: ignore[type-abstract]
         if shared is not None and problem.n_outputs > 1:
             return solve_sampled_several(shared, options)
         return solve_sampled(problem, options)

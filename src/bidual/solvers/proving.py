@@ -161,9 +161,11 @@ class Prover:
         """
         if self.method not in ("auto", "patterns"):
             return False
-        several = self.problem.of(Directional) if self.problem.n_coefficients > 1 else None
-        if self.problem.n_coefficients > 1 and (several is None or "plain oracle" in several.atoms.can):
-            return False
+        several = None
+        if self.problem.n_coefficients > 1:
+            several = self.problem.of(Directional)  # type: ignore[type-abstract]
+            if several is None or "plain oracle" in several.atoms.can:
+                return False
         patterns = self.problem.atoms.few_cells(PROOF_PATTERNS)
         if patterns is None:
             return False

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -82,7 +82,7 @@ class SharedRun(Run):
 
     problem: Problem[Directional]
     #: Of which networks the bounds by search speak.
-    scope: ClassVar[str] = "global"
+    scope: str = "global"
 
     def __init__(
         self, problem: Problem[Directional], options: Options, search: Search | None = None, began: float | None = None

@@ -22,7 +22,7 @@ ZERO = 1e-12
 class WhitenedForm:
     r"""The whitened form of networks with batch normalisation before the ReLU (000 eq. 16, Lemma 4.1).
 
-    With the SVD of the centred rows, :math:`X - 1 \mu^T = U \Sigma V^T`, and :math:`q_j = \Sigma V^T w_j` the network is
+    With the SVD of the centred rows, :math:`X - 1 \mu^T = U \Sigma V^T`, and :math:`q_j = \Sigma V^T w_j`, it is
 
     .. math:: \sum_j \Big( \frac{U q_j}{\|q_j\|} \gamma_j + \frac{1}{\sqrt n} \sigma_j \Big)_+ \alpha_j^T :
 

@@ -107,7 +107,7 @@ class SharedProof(Proof):
 
     def bound(self, problem: Problem, V: FloatArray) -> float:
         """From the values at all generators, or from spectral norms."""
-        shared = problem.of(Directional)
+        shared = problem.of(Directional)  # type: ignore[type-abstract]
         if shared is None or problem.n_coefficients != problem.n_outputs:
             raise ValueError("a proof of the kind 'shared' is about neurons of one direction that feed all outputs")
         if len(self.axes) != problem.n_outputs:

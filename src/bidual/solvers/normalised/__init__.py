@@ -20,7 +20,6 @@ from bidual.solvers.normalised.pricing import search_normalised
 from bidual.solvers.sampled import solve_all_patterns
 from bidual.solvers.steps import Steps
 
-
 #: The gap from which on several outputs are trained on all patterns.
 FIRST = 1e-2
 

@@ -47,7 +47,7 @@ def descend(problem: Problem[Normalised], loss: Loss, neurons: Neurons, max_iter
         active = z > 0
         z *= active
         z -= weights @ z
-        deviation = np.sqrt(np.einsum("n,nm,nm->m", weights, z, z))
+        deviation = np.sqrt(weights @ np.square(z))
         live = deviation > IDLE
         inverse = np.where(live, 1.0, 0.0) / np.where(live, deviation, 1.0)
         z *= inverse

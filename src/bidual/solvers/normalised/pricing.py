@@ -96,7 +96,7 @@ class Search:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def neurons(self, Q: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Directions of unit cost, scales and shifts included, ``(m, r + 1)``; and those of their outputs ``(m, C)``."""
+        """Directions of unit cost, with scales and shifts, ``(m, r + 1)``, and those of their outputs, ``(m, C)``."""
         _, scales, heads = self.best(self.pulls(self.rows @ Q.T, V), V)
         units = Q / np.linalg.norm(Q, axis=1, keepdims=True)
         return np.column_stack([units * scales[:, :1], scales[:, 1]]), heads
