@@ -69,8 +69,6 @@ def test_paths_cross_validation_and_problems_posed_by_hand_pass_the_same_gate(mo
     with refused:
         ReLURegressorCV(activation="gated", architecture="batch_norm").fit(X, Y)
     with refused:
-        beta_max(X, Y, architecture=BatchNorm("after"))
-    with refused:
         RowBlocks.of(Objective(get_loss("absolute"), 0.1), X, Y)
     with refused:
         ReLURegressor(loss="absolute", activation="gated", backend="numpy").fit(X, Y)
