@@ -660,15 +660,9 @@ def by_normalised(R: Array, G: Array, w: Array, k: float, active: Any, enough: f
 
 def by_shared_normalised(R: Array, G: Array, w: Array, k: float, active: Any, proof: Document) -> float:
     """As ``by_shared``, for these neurons."""
-    directions, cones = output_directions(proof, C := G.shape[1])
     pieces = white_patterns(R, w, active)
-    error = (C + 8) * 2 * U * k * math.sqrt(((G**2).sum(axis=1) / w).sum())  # of the weights G a
-    g = np.array([over_white(pieces, (G @ a)[:, None], w, k, 0.0, (1.0,)) for a in directions]) + error
-    if not len(cones):
-        limit = along_axes(proof, g)
-    else:
-        W = directions[cones]
-        limit = float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12)
+    error = (G.shape[1] + 8) * 2 * U * k * math.sqrt(((G**2).sum(axis=1) / w).sum())  # of the weights G a
+    limit = over_directions(proof, G, lambda v: over_white(pieces, v, w, k, 0.0, (1.0,)) + error)
     return min(limit, over_white(pieces, G, w, k, 0.0))
 
 
@@ -890,6 +884,16 @@ def output_directions(proof: Document, C: int) -> tuple[Array, Array]:
     return directions, cones
 
 
+def over_directions(proof: Document, G: Array, value: Any) -> float:
+    """A bound for all directions a of the outputs, by the values for the weights G a at those of the proof."""
+    directions, cones = output_directions(proof, G.shape[1])
+    g = np.array([value((G @ a)[:, None]) for a in directions])
+    if not len(cones):
+        return along_axes(proof, g)
+    W = directions[cones]
+    return float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12)
+
+
 def along_axes(proof: Document, g: Array) -> float:
     """A bound from those along axes B and against them: ||H|| <= ||B H|| (1 - ||B B^T - I||)^(-1/2)."""
     axes, C = np.array(proof["axes"], dtype=float), len(g) // 2
@@ -901,14 +905,8 @@ def by_shared(X: Array, G: Array, active: Array, proof: Document) -> float:
     """g(a), the largest a^T G^T (X u)_+ on these patterns, is convex in a and positively homogeneous: its values at
     the generators of cones bound it on them, and that is the constraint. So do spectral norms.
     """
-    directions, cones = output_directions(proof, C := G.shape[1])
-    error = (C + 8) * 2 * U * total(X, G)  # of the weights G a
-    g = np.array([over_patterns(X, (G @ a)[:, None], active, 0.0, (1.0,)) for a in directions]) + error
-    if not len(cones):
-        limit = along_axes(proof, g)
-    else:
-        W = directions[cones]
-        limit = float(conic(W @ W.swapaxes(1, 2), g[cones]).max()) * (1 + 1e-12)
+    error = (G.shape[1] + 8) * 2 * U * total(X, G)  # of the weights G a
+    limit = over_directions(proof, G, lambda v: over_patterns(X, v, active, 0.0, (1.0,)) + error)
     spectral = over_spectra(((G * a[:, None]).T @ X for a in active), 0.0)
     return min(limit, spectral + (len(X) + X.shape[1] + 16) * U * total(X, G))
 

@@ -183,7 +183,7 @@ class SharedSearch:
         """Halve cones until the bound is at most ``goal``, time is up, or there is no hope."""
         while time.perf_counter() < deadline and len(self.cover.cones):
             bounds = self._bounds
-            if min(self._spectral, float(bounds.max())) <= goal or self.value > goal:
+            if min(self._spectral, float(bounds.max())) <= goal or self.value > goal or not np.isfinite(bounds).all():
                 return
             cone = self.cover.cones[int(np.argmax(bounds))]
             cosines = self.cover.directions[cone] @ self.cover.directions[cone].T
