@@ -94,6 +94,7 @@ def pose(
         fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", _UNKNOWN))))
     if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
+    network = kind.stated(network)
     objective = Objective(acting, float(beta), kind, bool(bias), fit_intercept)
     Y = encode_known(acting, y, labels, network.n_outputs)
     data = route(objective, X, Y, sample_weight, activation=activation)
