@@ -2,13 +2,13 @@
 
 python benchmarks/outputs.py --data FOLDER [--quick] [--sets a,b] [--tiny N]
 
-Softmax on standardised columns with biases and an output intercept (raw pixels in [0, 1]). Adam: 200 neurons (MNIST: 1000), three
-seeds at the best of three rates, a cosine rate; up to 5,000 rows full batches, 2000 steps on one thread (two are slower
-there), above them 40 passes of batches of 256 on two threads. L-BFGS: the same network, at most 1000 gradients, up to
-5,000 rows. MLP: scikit-learn's at its defaults but for 200 neurons, alpha = beta n and 500 iterations, its network
-evaluated by the same objective; up to 5,000 rows. Ours: the default method, stopped after twice the time of one run of
-Adam (at least ten seconds up to 5,000 rows). "Reached" is when our network was first as good as the best of Adam's
-three (to 1e-5), as a share of one of them; "to 1e-3" is when our likely gap was that small, in seconds.
+Softmax on standardised columns with biases and an output intercept (raw pixels in [0, 1]). Adam: 200 neurons (MNIST:
+1000), three seeds at the best of three rates, a cosine rate; up to 5,000 rows full batches, 2000 steps on one thread
+(two are slower there), above them 40 passes of batches of 256 on two threads. L-BFGS: the same network, at most 1000
+gradients, up to 5,000 rows. MLP: scikit-learn's at its defaults but for 200 neurons, alpha = beta n and 500 iterations,
+its network evaluated by the same objective; up to 5,000 rows. Ours: the default method, stopped after twice the time of
+one run of Adam (at least ten seconds up to 5,000 rows). "Reached" is when our network was first as good as the best of
+Adam's three (to 1e-5), as a share of one of them; "to 1e-3" is when our likely gap was that small, in seconds.
 """
 
 from __future__ import annotations
