@@ -25,6 +25,8 @@ from bidual.problem import Problem
 
 #: Share of the time for one slice, and the smallest distance of two points.
 SLICE, NEAR = 0.08, 0.04
+#: Share of the time for finding the easy point.
+EASY = 0.25
 #: A point whose own limit is closer than this share of what is missing has little left to give.
 ENOUGH = 0.15
 #: Slices that a point gets before another one is tried closer to the best.
@@ -77,15 +79,22 @@ class Blend:
         self.problem, self.find_easy, self.best = problem, easy, best
         self.goal, self.rtol, self.incumbents = goal, rtol, incumbents
         self.arms: list[_Arm] = []
+        self.easy: FloatArray | None = None
+
+    def begin(self, deadline: float, offer: Offer) -> bool:
+        """Find the easy point and prove what it proves at once; whether that is enough."""
+        now = time.perf_counter()
+        self.easy = self.find_easy(now + EASY * (deadline - now))
+        return self._try(0.0, now, offer)
 
     def run(self, deadline: float, offer: Offer) -> None:
         """Prove as much as possible until then."""
+        if self.easy is None and self.begin(deadline, offer):
+            return
         piece = SLICE * (deadline - time.perf_counter())
-        if self._try(1.0, time.perf_counter() + 1.5 * piece, offer) or time.perf_counter() >= deadline:
-            return
-        self.easy = self.find_easy(time.perf_counter() + 2.5 * piece)
-        if self._try(0.0, time.perf_counter() + piece, offer):
-            return
+        for share in (1.0, 0.0):
+            if time.perf_counter() >= deadline or self._try(share, time.perf_counter() + piece, offer):
+                return
         following = self._next()
         while following is not None and time.perf_counter() < deadline:
             if self._try(following, min(deadline, time.perf_counter() + piece), offer):
@@ -107,6 +116,7 @@ class Blend:
             if arm.share == share:
                 return arm
         p = self.problem
+        assert self.easy is not None
         V = self.best if share == 1.0 else (1.0 - share) * self.easy + share * self.best
         V = p.loss.dual_point(V, p.Y, p.w, centred=p.fit_intercept)
         arm = _Arm(share, SignSearch(p, V, sufficient(p, V, self.goal), self.rtol, self.incumbents))
