@@ -118,6 +118,11 @@ def test_the_program_is_solved_as_it_is_printed(case, loss):
     assert proven(problem, V) >= program.value * (1 - 0.01)
 
 
+def test_targets_that_cost_nothing_have_a_relaxed_point_too():
+    problem = Problem(Relu(np.eye(4)), np.zeros((4, 1)), np.full(4, 0.25), get_loss("squared"), 0.1, False)
+    assert np.abs(relaxed_dual(problem, np.zeros((4, 1)))).max() < 1e-6
+
+
 def test_samples_that_share_rows_and_large_problems_are_left_to_columns():
     assert affordable(Problem(*large(50, 5)), 1.0)
     assert not affordable(Problem(*large(50, 5)), 0.0)

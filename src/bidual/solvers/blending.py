@@ -92,9 +92,8 @@ class Blend:
         if self.easy is None and self.begin(deadline, offer):
             return
         piece = SLICE * (deadline - time.perf_counter())
-        for share in (1.0, 0.0):
-            if time.perf_counter() >= deadline or self._try(share, time.perf_counter() + piece, offer):
-                return
+        if self._try(1.0, time.perf_counter(), offer):
+            return
         following = self._next()
         while following is not None and time.perf_counter() < deadline:
             if self._try(following, min(deadline, time.perf_counter() + piece), offer):

@@ -43,8 +43,10 @@ _INSIDE = 0.9
 _RIDGES = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 #: Steps that a problem takes, about, and multiplications of a second, on a slow machine.
 _TYPICAL, _SPEED = 60, 1e10
-#: Seconds that it may take at most.
-_LONG = 60.0
+#: Seconds that it may take at most, and entries of its largest arrays.
+_LONG, _LARGEST = 60.0, 2e7
+#: A start is no smaller than this, in natural units.
+_SMALLEST = 1e-12
 
 
 def affordable(problem: Problem, seconds: float) -> bool:
@@ -55,7 +57,7 @@ def affordable(problem: Problem, seconds: float) -> bool:
         return False
     P = (r + 1) * (r + 2) / 2
     work = _TYPICAL * (3.0 * N * P**2 + 1.4 * P**3)
-    return bool(work <= _SPEED * min(seconds, _LONG))
+    return bool(work <= _SPEED * min(seconds, _LONG) and N * P <= _LARGEST)
 
 
 @dataclass
@@ -97,7 +99,7 @@ class RelaxedTraining:
         self.some = norms > 0  # rows of zeros stay out of the barrier
         self.upper: tuple[IntArray, IntArray] = np.triu_indices(d + 1)
         self.weight = np.where(self.upper[0] == self.upper[1], 1.0, np.sqrt(2.0))
-        size = max(_START * problem.loss_value(np.zeros_like(problem.Y)) / problem.beta, np.finfo(float).tiny)
+        size = max(_START * problem.loss_value(np.zeros_like(problem.Y)) / problem.beta, _SMALLEST)
         Z = np.diag(np.concatenate([[1.0], np.full(d, _INSIDE / d)]))
         r: FloatArray = np.full(N, (_INSIDE / d) ** 0.75)  # between q and its square root
         self.neurons = [_Neuron(a, size * Z, size * r) for a in (1.0, -1.0)]
@@ -232,10 +234,11 @@ class RelaxedTraining:
             S[self.upper] = e / self.weight
             moves.append((part.L @ (S + np.triu(S, 1).T) @ part.L.T, dr))
             descent += float(part.gradient @ e + part.slope @ dr)
-        self._search(tau, moves, shift, descent)
-        return -descent / tau
+        return -descent / tau if self._search(tau, moves, shift, descent) else 0.0
 
-    def _search(self, tau: float, moves: list[tuple[FloatArray, FloatArray]], shift: float, descent: float) -> None:
+    def _search(self, tau: float, moves: list[tuple[FloatArray, FloatArray]], shift: float, descent: float) -> bool:
+        """Take the best of ever shorter steps; whether one is better than none."""
+
         def merit(neurons: list[_Neuron], intercept: float) -> float:
             barrier = sum(map(self._barrier, neurons))
             return tau * barrier + self._objective(neurons, intercept) if barrier < np.inf else np.inf
@@ -250,6 +253,7 @@ class RelaxedTraining:
                 best, kept = value, (trial, self.intercept + step * shift)
             step *= 0.7
         self.neurons, self.intercept = kept
+        return best < np.inf
 
 
 def _solved(H: FloatArray, rhs: FloatArray) -> FloatArray:
