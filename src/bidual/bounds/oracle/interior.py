@@ -33,8 +33,8 @@ from bidual.problem import Problem
 SHRINK = 0.5
 #: Steps with one weight at most, and the squared Newton decrement with which it is done.
 STEPS, CENTRED = 15, 1.0
-#: Relative gap of the relaxed problem with which to stop.
-ENOUGH = 4e-3
+#: Relative gap of the relaxed problem with which to stop, and weights at most: where the optimum is zero there is none.
+ENOUGH, WEIGHTS = 4e-3, 30
 #: A start of so large a share of the cost at which beta alone is the loss of the zero network.
 _START = 0.1
 #: Share of the largest possible second moments to start from.
@@ -115,7 +115,7 @@ class RelaxedTraining:
         """The dual point of the last weight that there was time for; None if there was none."""
         found, tau = None, self._objective(self.neurons, self.intercept) / self.parameter
         watch = current()
-        while True:
+        for _ in range(WEIGHTS):
             for _ in range(STEPS):
                 if watch.late() or time.perf_counter() >= deadline:
                     return found
@@ -125,8 +125,9 @@ class RelaxedTraining:
             p = self.problem
             found = -p.loss.gradient(F, p.Y, p.w)
             if self.parameter * tau <= ENOUGH * self._objective(self.neurons, self.intercept):
-                return found
+                break
             tau *= SHRINK
+        return found
 
     def _outputs(self, neurons: list[_Neuron], intercept: float) -> FloatArray:
         hidden = sum(n.sign * self.half * (self.X @ n.Z[0] + n.r) for n in neurons)
@@ -161,7 +162,7 @@ class RelaxedTraining:
         r"""Second order of the barrier, and of the loss with the ``slope`` of every row, with r eliminated."""
         (i, j), X, D, r = self.upper, self.X, len(neuron.Z), neuron.r
         alpha, t, q = self._moments(neuron)
-        L = np.linalg.cholesky(neuron.Z)
+        L: FloatArray = np.asarray(np.linalg.cholesky(neuron.Z), dtype=np.float64)
         Y, first = X @ L, L[0]
         on = self.some.astype(float)
         # how alpha, t = Y @ turn and q = products depend on the step, as vectors
