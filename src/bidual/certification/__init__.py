@@ -131,6 +131,7 @@ def certify(
         from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
 
         search = Search(case, options, watch.deadline, method, began)
+        search.prover.begin()
         search.improve()
         search.prove()
         if not improve:

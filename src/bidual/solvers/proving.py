@@ -98,6 +98,7 @@ class Prover:
     say: Callable[[str, float], None] = lambda how, value: None
     best: Bound = field(init=False)
     how: str = field(init=False, default=NORMS)
+    blend: Blend | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.found = self._point(self.found)
@@ -114,6 +115,12 @@ class Prover:
         if bound.proven and bound.value > self.best.value:
             self.best, self.how = bound, how
         return self.done
+
+    def begin(self) -> None:
+        """Prove what takes little time and no good dual point, before others look for one."""
+        with suppress(Stopped):
+            if self._blends and "plain oracle" in self.problem.atoms.can and self._affordable:
+                self._blended().begin(self.deadline, self.offer)
 
     def run(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
@@ -135,8 +142,7 @@ class Prover:
         incumbents = self._heaviest()
         goal = (1.0 - self.tol) * self.lowest
         if self._blends:
-            known = np.zeros((0, self.problem.atoms.M.shape[1])) if incumbents is None else incumbents
-            Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known).run(self.deadline, self.offer)
+            self._blended().run(self.deadline, self.offer)
             return
         for V in self._points():
             now = clock()
@@ -153,6 +159,15 @@ class Prover:
                 incumbent=incumbents,
             )
             self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
+
+    def _blended(self) -> Blend:
+        """The search between the easy point and the best one, as far as it has come, for what is known now."""
+        incumbents, goal = self._heaviest(), (1.0 - self.tol) * self.lowest
+        known = np.zeros((0, self.problem.atoms.M.shape[1])) if incumbents is None else incumbents
+        if self.blend is None:
+            self.blend = Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known)
+        self.blend.best, self.blend.goal, self.blend.incumbents = self.found, goal, known
+        return self.blend
 
     def _by_patterns(self) -> bool:
         """Over all activation patterns, if they are few; whether that was the way.
@@ -195,6 +210,14 @@ class Prover:
         for V in self.others:
             yield self._point(V)
             yield self._point(0.5 * (V + self.found))
+
+    def learn(self, V: FloatArray, lowest: float, incumbents: FloatArray) -> None:
+        """Of a better dual point, a lower objective and more neurons."""
+        self.found, self.lowest = self._point(V), min(self.lowest, lowest)
+        self.incumbents = incumbents if self.incumbents is None else np.vstack([self.incumbents, incumbents])
+        bound = bound_by_norms(self.problem, self.found)
+        if bound.value > self.best.value:
+            self.best, self.how = bound, NORMS
 
     def _point(self, V: FloatArray) -> FloatArray:
         p = self.problem
