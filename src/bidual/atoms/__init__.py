@@ -3,9 +3,10 @@
 from bidual.atoms.base import Atoms
 from bidual.atoms.blocks import Blocks
 from bidual.atoms.branches import Branches
+from bidual.atoms.free_bias import FreeBias
 from bidual.atoms.heads import Heads
 from bidual.atoms.linear import Chains, Linear, LinearFilters
-from bidual.atoms.neurons import GatedNeurons, Neurons, SubNetworks
+from bidual.atoms.neurons import FreeNeurons, GatedNeurons, Neurons, SubNetworks
 from bidual.atoms.normalised import Normalised
 from bidual.atoms.relu import Relu
 
@@ -14,6 +15,8 @@ __all__ = [
     "Blocks",
     "Branches",
     "Chains",
+    "FreeBias",
+    "FreeNeurons",
     "GatedNeurons",
     "Heads",
     "Linear",

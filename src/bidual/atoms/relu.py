@@ -26,6 +26,15 @@ class Relu(Atoms):
         """``A (M U^T)_+``: what neurons with weights ``U (m, p)`` compute, ``(n, m)``."""
         return self.pool(np.maximum(self.M @ U.T, 0.0))
 
+    @property
+    def charged(self) -> int:
+        """How many of the coordinates of :attr:`reduced`, the first ones, a neuron costs the norm of."""
+        return int(self.reduced.shape[1])
+
+    def settled(self, neurons: Neurons) -> Neurons:
+        """The same network on the rows, without freedoms that cost nothing: there are none."""
+        return neurons
+
     def hidden_of(self, neurons: Neurons) -> FloatArray:
         """What these neurons compute, ``(n, m)``."""
         return self.hidden(neurons.U)

@@ -23,7 +23,7 @@ from bidual.networks import Network
 from bidual.solvers import METHODS, Options
 from bidual.solvers.blocks.trained_gates import TRAINED
 from bidual.training.activations import ACTIVATIONS
-from bidual.training.objective import Objective
+from bidual.training.objective import Objective, as_bias
 from bidual.training.routing import Backend, pose
 from bidual.training.targets import is_dask
 from bidual.training.train import Trainable, Trained
@@ -57,7 +57,7 @@ class BaseReLU(Certified):
         method: str = "adaptive",
         n_patterns: int | None = None,
         gates: Array | Network | BaseReLU | str | None = None,
-        bias: bool = True,
+        bias: bool | str = True,
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,
@@ -140,7 +140,7 @@ class BaseReLU(Certified):
                 loss,
                 1.0 if self.beta == AUTO else float(self.beta),
                 architecture,
-                bool(self.bias),
+                as_bias(self.bias),
                 bool(self.fit_intercept),
             ),
             rows,
@@ -245,7 +245,8 @@ class BaseReLU(Certified):
         if isinstance(self.gates, str) and (self.gates != TRAINED or self.activation != "gated"):
             raise ValueError(f"gates={self.gates!r}: the only name is {TRAINED!r}, with activation='gated'")
         Backend(self.backend, self.device, self.checkpoint).check(self.activation)
-        for name in ("bias", "fit_intercept", "warm_start"):
+        as_bias(self.bias)
+        for name in ("fit_intercept", "warm_start"):
             check_flag(name, getattr(self, name))
         if self.scale != AUTO:
             check_flag("scale", self.scale)

@@ -161,12 +161,12 @@ def merged(problem: Problem[Relu], neurons: Neurons, budget: float, cosine: floa
     loss, Y, w = problem.loss, problem.Y, problem.w
     X = problem.atoms.reduced
     U, alpha = neurons.U.copy(), neurons.alpha.copy()
-    norms = np.linalg.norm(U, axis=1)
+    norms, lengths = neurons.lengths.copy(), np.linalg.norm(U, axis=1)
     Phi = problem.atoms.contributions(np.maximum(X @ U.T, 0.0), alpha)
     F = Phi.sum(axis=2) + neurons.intercept
     value = loss.value(F, Y, w)
     alive = np.ones(len(U), dtype=bool)
-    likeness = (U @ U.T) / np.outer(norms, norms) * (alpha @ alpha.T)
+    likeness = (U @ U.T) / np.outer(lengths, lengths) * (alpha @ alpha.T)
     i, j = np.nonzero(np.triu(likeness > cosine, 1))
     watch = current()
     for e in np.argsort(-likeness[i, j], kind="stable"):
@@ -181,7 +181,7 @@ def merged(problem: Problem[Relu], neurons: Neurons, budget: float, cosine: floa
         total = U[a] * (alpha[a] @ out) + U[b] * (alpha[b] @ out)
         phi = problem.atoms.contributions(np.maximum(X @ total[:, None], 0.0), out[None])[:, :, 0]
         F_new = F + phi - Phi[:, :, a] - Phi[:, :, b]
-        norm = float(np.linalg.norm(total))
+        norm = float(problem.atoms.neurons(total[None], out[None], neurons.intercept).lengths[0])
         value_new = loss.value(F_new, Y, w)
         rise = value_new - value + problem.beta * (norm - norms[a] - norms[b])
         if rise <= budget:

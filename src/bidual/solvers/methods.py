@@ -47,7 +47,7 @@ class Sampled(Solver):
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
         relu = problem.of(Relu)
-        if relu is not None and problem.n_outputs > 1:
+        if relu is not None and "ordinary neurons" in relu.atoms.can and problem.n_outputs > 1:
             return solve_sampled_several(relu, options)
         return solve_sampled(problem, options)
 

@@ -12,8 +12,9 @@ import numpy as np
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, current, watching
-from bidual.atoms import Neurons
+from bidual.atoms import FreeBias, Neurons
 from bidual.bounds import Bound, bound_by_norms, cone_bounds, lower_bound, relative_gap, sufficient
+from bidual.bounds.free_bias import BRANCHING, RELAXED, Priced
 from bidual.bounds.oracle import CONE_RANK, bound_oracle
 from bidual.bounds.oracle.joint import relaxed_dual
 from bidual.problem import Problem
@@ -120,8 +121,12 @@ class Prover:
         with suppress(Stopped):  # the deadline ends a search that goes on; the limits of the run end any
             if self.done or self.method == "local" or late or self._by_patterns():
                 return
-            # the oracle knows nothing of neurons of other kinds
-            if "plain oracle" in self.problem.atoms.can and self._affordable:
+            if not self._affordable:
+                return
+            free = self.problem.of(FreeBias)
+            if free is not None:
+                self._at_prices(free)
+            elif "plain oracle" in self.problem.atoms.can:  # the oracle knows nothing of neurons of other kinds
                 self._by_oracle()
 
     @property
@@ -152,6 +157,23 @@ class Prover:
                 incumbent=incumbents,
             )
             self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
+
+    def _at_prices(self, free: Problem[FreeBias]) -> None:
+        """Free biases by ordinary neurons; branch and bound where it covers their cones, else the relaxation."""
+        cones = self.method == "cones" or (self.method == "auto" and free.atoms.reduced.shape[1] <= CONE_RANK)
+        priced = Priced.at(free, BRANCHING if cones else RELAXED)
+        U = self.incumbents
+        if U is not None:
+            U = U * np.append(np.ones(U.shape[1] - 1), free.atoms.M[0, -1] / priced.price)
+
+        def say(how: str, value: float) -> None:
+            self.say(how, value)
+
+        ordinary = Prover(
+            priced.problem, self.found, self.lowest, self.tol, self.deadline, self.method, U, self.others, say
+        )
+        ordinary.run()
+        self.offer(priced.proven(ordinary.best), ordinary.how)
 
     def _by_patterns(self) -> bool:
         """Over all activation patterns, of one output, if they are few; whether that was the way."""

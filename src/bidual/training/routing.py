@@ -14,7 +14,7 @@ from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, get_architecture
 from bidual.losses import Loss, get_loss
-from bidual.training.objective import Objective
+from bidual.training.objective import Objective, as_bias
 from bidual.training.targets import check_data, encode_labels, in_place, is_dask
 from bidual.training.train import Trainable
 
@@ -82,14 +82,13 @@ def pose_data(
     loss: str | Loss = "squared",
     beta: float = 1.0,
     architecture: str | Architecture = "two_layer",
-    bias: bool = True,
+    bias: bool | str = True,
     fit_intercept: bool = True,
     activation: str = "relu",
     method: str | None = None,
 ) -> Trainable:
     """Pose a training problem on arrays as users have them: numbers, or labels if the loss is one for classes."""
     loss, architecture = get_loss(loss), get_architecture(architecture)
-    check_flag("bias", bias)
     check_flag("fit_intercept", fit_intercept)
     numbers = not loss.classification
     X, y = check_data(architecture, X, y, check_X_y, activation, multi_output=numbers, y_numeric=numbers)
@@ -99,5 +98,5 @@ def pose_data(
         Y = loss.encode(y)
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
-    objective = Objective(loss, float(beta), architecture, bool(bias), bool(fit_intercept))
+    objective = Objective(loss, float(beta), architecture, as_bias(bias), bool(fit_intercept))
     return pose(objective, X, Y, sample_weight, activation=activation, method=method)
