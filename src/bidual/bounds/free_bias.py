@@ -19,12 +19,12 @@ from bidual.bounds import parsing
 from bidual.bounds.dual import Bound
 from bidual.bounds.patterns import ConeBounds
 from bidual.bounds.proof import Proof, proof_from_dict, proof_to_dict
-from bidual.bounds.stored import AllPatterns
+from bidual.bounds.stored import AllPatterns, GateProof
 from bidual.problem import Problem
 
 #: Prices of a bias, in units of the largest row: over patterns, where it costs digits only; of branch and bound; and of
 #: relaxations.
-SHARP, BRANCHING, RELAXED = 1e4, 10.0, 1.0
+SHARP, BRANCHING, RELAXED = 1e4, 100.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class PricedProof(Proof):
     def bound(self, problem: Problem, V: FloatArray) -> float:
         """Its bound times f."""
         free = problem.of(FreeBias)
-        if free is None or not self.price > 0:
-            raise ValueError("a proof at a price is about networks with free biases")
+        if free is None or not self.price > 0 or isinstance(self.inner, PricedProof | GateProof):
+            raise ValueError("a proof at a price is about networks with free biases, without gates")
         priced = Priced.of(free, self.price)
         inner = self.inner
         if isinstance(inner, AllPatterns):  # rows at a high price are nearly parallel: patterns are listed without it

@@ -16,8 +16,8 @@ from bidual._util.wrapped import unwrap
 from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, as_network, load
-from bidual.networks import GatedNetwork, Network
-from bidual.training.objective import Objective
+from bidual.networks import GatedNetwork, Network, StandardisedNetwork, TwoLayerNetwork
+from bidual.training.objective import FREE, Objective, as_bias
 from bidual.training.routing import pose as route
 from bidual.training.targets import encode_known, in_place
 from bidual.training.train import Trainable
@@ -42,7 +42,7 @@ def pose(
     beta: float | None,
     loss: str | Loss | None,
     architecture: str | Architecture | None,
-    bias: bool | None,
+    bias: bool | str | None,
     fit_intercept: bool | None,
     sample_weight: Array | None,
 ) -> Case:
@@ -65,9 +65,10 @@ def pose(
     if beta is None:
         raise ValueError("beta must be a positive number, the weight decay the network is judged by; got None")
     check_number("beta", beta, above=0.0)
-    for name, value in (("bias", bias), ("fit_intercept", fit_intercept)):
-        if value is not None:
-            check_flag(name, value)
+    bias = None if bias is None else as_bias(bias)
+    if fit_intercept is not None:
+        check_flag("fit_intercept", fit_intercept)
+    network = _charged_as(network, bias)
     if loss is None:
         loss = getattr(model, "loss_", None)
         loss = loss if isinstance(loss, Loss) else "logistic" if classes is not None else "squared"
@@ -87,14 +88,29 @@ def pose(
     if bias is None:
         layer = getattr(network, "layer", network)  # of a convolutional network
         hidden = getattr(layer, "hidden_bias", getattr(layer, "linear_bias", _UNKNOWN))
-        bias = bool(getattr(model, "bias", hidden is not None))
+        bias = as_bias(getattr(model, "bias", hidden is not None))
+        bias = FREE if getattr(layer, "free_bias", False) else bias
+    if fit_intercept is None and bias == FREE:
+        fit_intercept = True
     if fit_intercept is None:
         fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", _UNKNOWN))))
     if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
-    objective = Objective(acting, float(beta), kind, bool(bias), fit_intercept)
+    objective = Objective(acting, float(beta), kind, bias, fit_intercept)
     Y = encode_known(acting, y, labels, network.n_outputs)
     return Case(network, route(objective, X, Y, sample_weight, activation=activation), labels)
+
+
+def _charged_as(network: Network, bias: bool | str | None) -> Network:
+    """The network as it is to be judged: with free hidden biases or with such as cost something, if that is said."""
+    if isinstance(network, StandardisedNetwork):
+        layer = _charged_as(network.layer, bias)
+        return network if layer is network.layer else StandardisedNetwork(layer, network.centre, network.scale)
+    if bias is None or not isinstance(network, TwoLayerNetwork) or network.free_bias == (bias == FREE):
+        return network
+    return TwoLayerNetwork(
+        network.hidden_weights, network.output_weights, network.hidden_bias, network.intercept, bias == FREE
+    )
 
 
 def _acting_loss(loss: Loss, y: Array, classes: Any, n_outputs: int) -> tuple[Loss, tuple[Any, ...] | None]:

@@ -253,7 +253,7 @@ ORDINARY = (
     "gates",
     "positive",
 )
-KINDS = {"free": ("kinks",), "linear": ("linear",), "after": ("norms", "normalised", "sampled")}
+KINDS = {"free": ("kinks", "norms", "priced"), "linear": ("linear",), "after": ("norms", "normalised", "sampled")}
 KINDS |= {"parallel": ("norms", "layers"), "chains": ("chains",)}
 #: Architectures and the names of their options.
 OPTIONS = {
@@ -275,6 +275,10 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Any, str]:
         need(name == "linear_conv" or counts([o["depth"]], 2), "linear networks have two layers or more")
         need(bias is False, "linear networks have no hidden biases")
         return X.reshape(len(X), -1), None, ""
+    need(bias != "free" or name == "two_layer", "free biases are for two layers")
+    if bias == "free":  # networks do not see where the rows are
+        rows = X - X.mean(axis=0)
+        return np.column_stack([rows, np.full(len(X), np.linalg.norm(rows, axis=1).max() or 1.0)]), None, ""
     if name == "two_layer":
         return with_ones(X, bias), None, ""
     if name == "parallel":
@@ -997,9 +1001,12 @@ def by_chains(e: Document, X: Array, M: Array, loss: Document, Y: Array, w: Arra
 
 
 def constraint(
-    e: Document, X: Array, M: Array, G: Array, w: Array, A: Any, away: Array, enough: float
+    e: Document, X: Array, M: Array, G: Array, w: Array, A: Any, away: Array, enough: float, listed: Any = None
 ) -> tuple[float, str]:
-    """The bound g that the proof of the file shows, and the restriction of the networks for which it is one."""
+    """The bound g that the proof of the file shows, and the restriction of the networks for which it is one.
+
+    Patterns may be ``listed`` on other rows that have the same ones, up to angles so many times as large.
+    """
     proof, name, o, C = e["proof"], e["architecture"], e["options"], G.shape[1]
     kind, some = proof["kind"], "patterns" if C == 1 else "patterns, separate"
     written = kind in ("gates", "sampled") or (kind == "shared" and proof["active"] is not None)
@@ -1012,6 +1019,8 @@ def constraint(
     need(family != "free" or name == "two_layer", "free biases are for two layers")
     if kind == "kinks":
         return by_kinks(M[:, 0], G, away), ""
+    if kind == "priced" or (family == "free" and kind == "norms"):
+        return at_price(e, X, M, G, w, away, enough)
     if kind in ("linear", "chains"):
         return by_linear(e, X, M, G, w), ""
     if after and kind == "norms":
@@ -1046,13 +1055,41 @@ def constraint(
         limit = max(number(proof["limit"], "limit"), lost)  # below, rounding is all there is
         return by_cones(R, H, limit, enough - lost) + lost, ""
     need(C == 1 or kind in ("spectral", "shared"), "patterns bound one output")
-    (N, r), active = R.shape, all_patterns(R)
-    lost += ((r + 1) * PARALLEL + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one
+    other, angle = (R, 1.0) if listed is None else (reduced(listed[0], G)[0], listed[1])
+    need(other.shape == R.shape, "the rows at this price are lost in rounding")
+    (N, r), active = R.shape, all_patterns(other)
+    lost += ((r + 1) * PARALLEL * angle + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one
     if kind == "shared":
         return by_shared(R, H, active, proof) + lost, ""
     if kind == "spectral":
         return over_spectra(((H * a[:, None]).T @ R for a in active), enough - lost) + lost, ""
     return over_patterns(R, H, active, enough - lost) + lost, ""
+
+
+def radius(M: Array) -> float:
+    """The longest row without the column of a free bias, not rounded down."""
+    return float(np.linalg.norm(M[:, :-1], axis=1).max()) * (1 + (M.shape[1] + 4) * U)
+
+
+def at_price(
+    e: Document, X: Array, M: Array, G: Array, w: Array, away: Array, enough: float
+) -> tuple[float, str]:
+    """Free biases: f = (1 + R^2 / s^2)^(1/2) times the bound on ordinary neurons on [X, s 1].
+
+    As V sums to zero, neurons with a kink at a row are all that matter: |b| <= R ||u||. With the price s of a bias such
+    a neuron has the length f ||u|| at most. Rows at a high price are nearly parallel: patterns are listed on M.
+    """
+    R, k, proof = radius(M), float(M[0, -1]), e["proof"]
+    s, inner = k, proof
+    if proof["kind"] == "priced":
+        s, inner = number(proof["price"], "price"), proof["inner"]
+    need(s > 0 and inner["kind"] not in ("gates", "priced"), "no proof about neurons whose biases have a price")
+    factor = math.hypot(1.0, R / s) * (1 + 8 * U)
+    rows = np.column_stack([M[:, :-1], np.full(len(M), s)])
+    listed = (M, 2 * (R * (R / k) + k) / s) if inner["kind"] in ("patterns", "spectral") else None
+    ordinary = {**e, "bias": True, "proof": inner}
+    g, restricted = constraint(ordinary, X, rows, G, w, None, away, enough / factor * (1 - 8 * U), listed)
+    return factor * g * (1 + 8 * U), restricted
 
 
 # ---- the network -----------------------------------------------------------------------------------------------------
@@ -1214,14 +1251,15 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     X = (X - centre) / deviation  # the data are what this is in double precision
     need(V.shape == Y.shape, f"the proof is about {V.shape} distinct rows and outputs, these data have {Y.shape}")
     away = np.zeros(len(X))
-    if e["bias"] == "free":
-        need(e["fit_intercept"] is True and X.ndim == 2, "free biases go with a free intercept")
+    free = e["bias"] == "free"
+    need(not free or (e["fit_intercept"] is True and X.ndim == 2), "free biases go with a free intercept")
+    if free and e["proof"]["kind"] == "kinks":
         x, away = on_a_line(X)
         order = np.argsort(x, kind="stable")
         X, Y, w, x, away = X[order], Y[order], w[order], x[order], away[order]
         M, A, restriction = (x - 0.5 * (x[0] + x[-1]))[:, None], None, ""
     else:
-        need(type(e["bias"]) is bool and type(e["fit_intercept"]) is bool, "biases and an intercept are there or not")
+        need((free or type(e["bias"]) is bool) and type(e["fit_intercept"]) is bool, "biases and an intercept are there or not")
         M, A, restriction = features(e, X, count[:: max(1, len(count) // len(X))])
     # natural units: features and targets of mean square one, which is what V and the proof are written in
     s = math.hypot(*M.ravel()) / math.sqrt(len(M)) or 1.0
@@ -1239,6 +1277,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     G, scale = spread(A, V, len(Mn)), number(e["scale"], "multiple of the dual point")
     rows = np.linalg.norm(Mn, axis=1)
     seen = rows if A is None else rows[A[0]].reshape(len(V), -1).sum(axis=1)  # what a row of V may add to g
+    if free and e["proof"]["kind"] != "kinks":  # what a neuron with a kink at a row adds to any other
+        seen = np.maximum(seen, 2 * radius(Mn))
     if name == "linear_conv":  # at all positions
         seen = seen * math.sqrt(patches(X[:1], o)[1])
     summed = 3 if A is None else 3 + len(G)  # terms of entries of G, and the units of M

@@ -17,7 +17,7 @@ from bidual.bounds.stored import GateProof
 from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, ChainSet, FilterSet, LinearSet, window_of
 from bidual.models import Model, as_network
 from bidual.networks import GatedNetwork, Network
-from bidual.splines.problem import KinkProof  # noqa: F401  (certificates of splines name its kind)
+from bidual.splines.problem import KinkProof
 from bidual.training.objective import Objective
 from bidual.training.posed import Posed
 from bidual.training.targets import encode_known
@@ -98,7 +98,7 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
             kind = partial(ChainSet.with_depth, depth)
     else:
         kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
-    if evidence.bias == "free":
+    if isinstance(evidence.proof, KinkProof):
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
         kind = SplineSet.of
