@@ -112,9 +112,7 @@ class Standardised(Architecture):
         )
 
     def free_lift(self, X: FloatArray) -> StandardisedLift:
-        return StandardisedLift(
-            self.inner.free_lift(self._applied(X)), np.array(self.centre), np.array(self.scale)
-        )
+        return StandardisedLift(self.inner.free_lift(self._applied(X)), np.array(self.centre), np.array(self.scale))
 
     def _applied(self, X: FloatArray) -> FloatArray:
         """The standardised columns."""

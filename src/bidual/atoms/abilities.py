@@ -56,6 +56,10 @@ def needs(*alternatives: Ability | tuple[Ability, ...]) -> Needs:
 
 def offered(loss: object, n_outputs: int, fit_intercept: bool) -> frozenset[Ability]:
     """What a loss, so many outputs and networks with or without intercept offer, whatever the neurons are."""
-    there: dict[Ability, bool] = {"one output": n_outputs == 1, "no intercept": not fit_intercept, "intercept": fit_intercept}
+    there: dict[Ability, bool] = {
+        "one output": n_outputs == 1,
+        "no intercept": not fit_intercept,
+        "intercept": fit_intercept,
+    }
     there |= {ability: getattr(loss, name) for ability, name in OF_LOSS.items()}
     return frozenset(ability for ability, holds in there.items() if holds)

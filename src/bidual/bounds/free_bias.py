@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from bidual._util.typing import FloatArray
 from bidual.arrangements import Patterns, enumerate_patterns
 from bidual.atoms import FreeBias, Relu
@@ -22,9 +24,9 @@ from bidual.bounds.proof import Proof, proof_from_dict, proof_to_dict
 from bidual.bounds.stored import AllPatterns, GateProof
 from bidual.problem import Problem
 
-#: Prices of a bias, in units of the largest row: over patterns, where it costs digits only; of branch and bound; and of
-#: relaxations.
-SHARP, BRANCHING, RELAXED = 1e4, 100.0, 1.0
+#: Prices of a bias, in units of the largest row: over patterns, where a high one costs nothing but digits; of branch
+#: and bound, first one that makes the cones fat, then one that loses nothing; and of relaxations.
+SHARP, BRANCHING, RELAXED = 1e4, (10.0, 100.0), (1.0,)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ class Priced:
         ordinary, factor = free.atoms.ordinary(price)
         problem = Problem(ordinary, free.Y, free.w, free.loss, free.beta / factor, free.fit_intercept)
         return cls(free, price, problem, factor)
+
+    def ordinary(self, U: FloatArray) -> FloatArray:
+        """Hidden weights in the coordinates of the rows at the price."""
+        scale = np.ones(U.shape[1])
+        scale[-1] = self.free.atoms.M[0, -1] / self.price
+        return U * scale
 
     def patterns(self, found: Patterns) -> Patterns:
         """Those of the rows (x_i, k) as those of the rows at the price: rows that are one within an angle.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bidual._util.checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
+from bidual._util.checks import FREE, check_flag, check_number, check_seed, check_time_limit, check_verbose
 from bidual._util.typing import Array
 from bidual._util.watch import watching
 from bidual.architectures import Architecture, TwoLayer
@@ -24,7 +24,6 @@ from bidual.certification.verification import refusal, verify
 from bidual.losses import Loss
 from bidual.networks import GatedNetwork, Network
 from bidual.solvers import Options
-from bidual.training.objective import FREE
 from bidual.training.train import Trained, TrainingSet
 
 __all__ = ["METHODS", "Improved", "certify", "polish", "refusal", "verify"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from bidual._util.checks import as_numbers, check_flag, check_number
+from bidual._util.checks import FREE, as_bias, as_numbers, check_flag, check_number
 from bidual._util.data import check_array, check_labels
 from bidual._util.typing import Array
 from bidual._util.wrapped import unwrap
@@ -17,7 +17,7 @@ from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, as_network, load
 from bidual.networks import GatedNetwork, Network, StandardisedNetwork, TwoLayerNetwork
-from bidual.training.objective import FREE, Objective, as_bias
+from bidual.training.objective import Objective
 from bidual.training.routing import pose as route
 from bidual.training.targets import encode_known, in_place
 from bidual.training.train import Trainable

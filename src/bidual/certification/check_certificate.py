@@ -1058,7 +1058,9 @@ def constraint(
     other, angle = (R, 1.0) if listed is None else (reduced(listed[0], G)[0], listed[1])
     need(other.shape == R.shape, "the rows at this price are lost in rounding")
     (N, r), active = R.shape, all_patterns(other)
-    lost += ((r + 1) * PARALLEL * angle + (N + r + 16) * U) * total(R, H) * (1 + RTOL)  # hyperplanes that are taken for one
+    lost += (
+        ((r + 1) * PARALLEL * angle + (N + r + 16) * U) * total(R, H) * (1 + RTOL)
+    )  # hyperplanes that are taken for one
     if kind == "shared":
         return by_shared(R, H, active, proof) + lost, ""
     if kind == "spectral":
@@ -1071,9 +1073,7 @@ def radius(M: Array) -> float:
     return float(np.linalg.norm(M[:, :-1], axis=1).max()) * (1 + (M.shape[1] + 4) * U)
 
 
-def at_price(
-    e: Document, X: Array, M: Array, G: Array, w: Array, away: Array, enough: float
-) -> tuple[float, str]:
+def at_price(e: Document, X: Array, M: Array, G: Array, w: Array, away: Array, enough: float) -> tuple[float, str]:
     """Free biases: f = (1 + R^2 / s^2)^(1/2) times the bound on ordinary neurons on [X, s 1].
 
     As V sums to zero, neurons with a kink at a row are all that matter: |b| <= R ||u||. With the price s of a bias such
@@ -1259,7 +1259,10 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
         X, Y, w, x, away = X[order], Y[order], w[order], x[order], away[order]
         M, A, restriction = (x - 0.5 * (x[0] + x[-1]))[:, None], None, ""
     else:
-        need((free or type(e["bias"]) is bool) and type(e["fit_intercept"]) is bool, "biases and an intercept are there or not")
+        need(
+            (free or type(e["bias"]) is bool) and type(e["fit_intercept"]) is bool,
+            "biases and an intercept are there or not",
+        )
         M, A, restriction = features(e, X, count[:: max(1, len(count) // len(X))])
     # natural units: features and targets of mean square one, which is what V and the proof are written in
     s = math.hypot(*M.ravel()) / math.sqrt(len(M)) or 1.0

@@ -121,7 +121,7 @@ def _other_network(certificate: Certificate, evidence: Evidence, posed: Posed, n
         )
     if not evidence.fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         return "the model has an output intercept, the claim is about networks without"
-    if getattr(network, "free_bias", False) != (evidence.bias == "free"):
+    if getattr(getattr(network, "layer", network), "free_bias", False) != (evidence.bias == "free"):
         return "the model charges its hidden biases otherwise than the claim says"
     try:
         posed.check_network(network, gated)

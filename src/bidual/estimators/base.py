@@ -11,7 +11,15 @@ from sklearn.base import clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._util.checks import check_flag, check_number, check_prove, check_seed, check_time_limit, check_verbose
+from bidual._util.checks import (
+    as_bias,
+    check_flag,
+    check_number,
+    check_prove,
+    check_seed,
+    check_time_limit,
+    check_verbose,
+)
 from bidual._util.data import check_weights, validate_data
 from bidual._util.progress import note, result, task
 from bidual._util.typing import Array, FloatArray
@@ -23,7 +31,7 @@ from bidual.networks import Network
 from bidual.solvers import METHODS, Options
 from bidual.solvers.blocks.trained_gates import TRAINED
 from bidual.training.activations import ACTIVATIONS
-from bidual.training.objective import Objective, as_bias
+from bidual.training.objective import Objective
 from bidual.training.routing import Backend, pose
 from bidual.training.targets import is_dask
 from bidual.training.train import Trainable, Trained

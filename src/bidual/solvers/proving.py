@@ -161,19 +161,17 @@ class Prover:
     def _at_prices(self, free: Problem[FreeBias]) -> None:
         """Free biases by ordinary neurons; branch and bound where it covers their cones, else the relaxation."""
         cones = self.method == "cones" or (self.method == "auto" and free.atoms.reduced.shape[1] <= CONE_RANK)
-        priced = Priced.at(free, BRANCHING if cones else RELAXED)
-        U = self.incumbents
-        if U is not None:
-            U = U * np.append(np.ones(U.shape[1] - 1), free.atoms.M[0, -1] / priced.price)
-
-        def say(how: str, value: float) -> None:
-            self.say(how, value)
-
-        ordinary = Prover(
-            priced.problem, self.found, self.lowest, self.tol, self.deadline, self.method, U, self.others, say
-        )
-        ordinary.run()
-        self.offer(priced.proven(ordinary.best), ordinary.how)
+        prices = BRANCHING if cones else RELAXED
+        for left in range(len(prices), 0, -1):
+            now = time.perf_counter()
+            if self.done or now >= self.deadline:
+                return
+            priced = Priced.at(free, prices[-left])
+            until = now + (self.deadline - now) / left if np.isfinite(self.deadline) else np.inf
+            U = None if self.incumbents is None else priced.ordinary(self.incumbents)
+            prover = Prover(priced.problem, self.found, self.lowest, self.tol, until, self.method, U, self.others)
+            prover.run()
+            self.offer(priced.proven(prover.best), prover.how)
 
     def _by_patterns(self) -> bool:
         """Over all activation patterns, of one output, if they are few; whether that was the way."""

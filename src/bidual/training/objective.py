@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from bidual._util.checks import shown
+from bidual._util.checks import FREE
 from bidual._util.ranges import check_range
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, TwoLayer
@@ -28,18 +26,6 @@ from bidual.solvers import METHODS
 from bidual.training.activations import ACTIVATIONS
 from bidual.training.rows import Rows
 from bidual.training.train import TrainingSet
-
-#: Biases that cost nothing.
-FREE = "free"
-
-
-def as_bias(bias: Any) -> bool | str:
-    """True, False or "free"; ValueError for anything else."""
-    if isinstance(bias, str) and bias == FREE:
-        return FREE
-    if not isinstance(bias, bool | np.bool_):
-        raise ValueError(f"bias must be True, False or {FREE!r}, got {shown(bias)}")
-    return bool(bias)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bidual._util.checks import check_flag
+from bidual._util.checks import as_bias, check_flag
 from bidual._util.data import check_weights, check_X_y
 from bidual._util.tuning import tuning
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, get_architecture
 from bidual.losses import Loss, get_loss
-from bidual.training.objective import Objective, as_bias
+from bidual.training.objective import Objective
 from bidual.training.targets import check_data, encode_labels, in_place, is_dask
 from bidual.training.train import Trainable
 

@@ -210,7 +210,9 @@ class Engine(Searching):
         U = start.U @ self.problem.atoms.basis
         size = np.linalg.norm(start.alpha, axis=1)
         alive = (size > 0) & (U != 0).any(axis=1)
-        given = self.problem.atoms.neurons(U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept)
+        given = self.problem.atoms.neurons(
+            U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept
+        )
         return self.correct_and_price(self.problem.atoms.settled(given), _CORRECTIONS_GIVEN)
 
     # ---- the steps -------------------------------------------------------------------------------

@@ -98,9 +98,7 @@ class PairSpace:
         cost = size * np.linalg.norm(self.costly(U), axis=1)
         kept = cost > VANISHED * cost.max(initial=0.0)
         back = self.axes / self.unit
-        return self.problem.atoms.neurons(
-            (U[kept] * size[kept, None]) @ back, A[kept] / size[kept, None], b.copy()
-        )
+        return self.problem.atoms.neurons((U[kept] * size[kept, None]) @ back, A[kept] / size[kept, None], b.copy())
 
 
 class PairGradient:
