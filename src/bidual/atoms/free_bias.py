@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bidual._util.rounding import gamma
-from bidual._util.typing import FloatArray, IntArray
+from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.atoms.abilities import Ability
 from bidual.atoms.blocks import PatternBlocks
@@ -85,8 +85,8 @@ class FreeBias(Relu):
         r"""Ordinary neurons that contain these, :math:`M_s = [X, s 1]`, and the factor :math:`(1 + R^2 / s^2)^{1/2}`.
 
         A neuron with a kink at a row has :math:`\|(u, b / s)\| \le (1 + R^2 / s^2)^{1/2} \|u\|`, so that the factor
-        times their dual constraint is a bound on the one of free biases; and no neuron of theirs costs less than it does
-        here. The larger the price s of a bias, the sharper both are.
+        times their dual constraint is a bound on the one of free biases; and no neuron of theirs costs less than it
+        does here. The larger the price s of a bias, the sharper both are.
         """
         rows = np.column_stack([self._weights.M, np.full(len(self.M), price)])
         return Relu(rows), float(np.hypot(1.0, self.radius / price)) * (1.0 + gamma(4))
@@ -112,7 +112,7 @@ class FreeBlocks(PatternBlocks):
     def __init__(self, atoms: FreeBias, cells: Patterns) -> None:
         super().__init__(atoms, cells)
         self.atoms: FreeBias = atoms
-        self.linear = cells.active.all(axis=1)
+        self.linear: BoolArray = np.asarray(cells.active.all(axis=1))
         self.charged = np.ones((len(cells), self.size), dtype=bool)
         self.charged[:, -1] = False
 
@@ -120,7 +120,7 @@ class FreeBlocks(PatternBlocks):
     def cone_pairs(self) -> tuple[IntArray, IntArray]:
         """Those of the other patterns."""
         pattern, row = super().cone_pairs
-        kept = ~self.linear[pattern]
+        kept = np.flatnonzero(~self.linear[pattern])
         return pattern[kept], row[kept]
 
     def design(self) -> sp.csc_array:

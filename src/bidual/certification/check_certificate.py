@@ -1058,9 +1058,8 @@ def constraint(
     other, angle = (R, 1.0) if listed is None else (reduced(listed[0], G)[0], listed[1])
     need(other.shape == R.shape, "the rows at this price are lost in rounding")
     (N, r), active = R.shape, all_patterns(other)
-    lost += (
-        ((r + 1) * PARALLEL * angle + (N + r + 16) * U) * total(R, H) * (1 + RTOL)
-    )  # hyperplanes that are taken for one
+    # hyperplanes that are taken for one
+    lost += ((r + 1) * PARALLEL * angle + (N + r + 16) * U) * total(R, H) * (1 + RTOL)
     if kind == "shared":
         return by_shared(R, H, active, proof) + lost, ""
     if kind == "spectral":

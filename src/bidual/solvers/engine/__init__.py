@@ -74,6 +74,7 @@ class ReluSteps(Steps[Relu]):
         return run(SeveralOutputs if self.problem.n_coefficients > 1 else Engine, self.problem, options)
 
     def pricer(self, rng: np.random.Generator) -> Pricer:
+        """See :mod:`bidual.solvers.engine.pricing`."""
         from bidual.solvers.engine.pricing import Pricer  # numba takes a moment to load: only when it is needed
 
         return Pricer(self.problem, rng)

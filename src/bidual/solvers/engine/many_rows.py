@@ -57,7 +57,7 @@ def suits(problem: Problem) -> bool:
     return plain and problem.n_outputs > 1 and problem.Y.size >= tuning().batches_from
 
 
-def run_many_rows(problem: Problem, options: Options) -> Solution:
+def run_many_rows(problem: Problem[Relu], options: Options) -> Solution:
     """Train until the gap by local search is ``options.tol``, or little changes."""
     # our own threads share the rows: those of BLAS beside them would wait for each other
     with threadpool_limits(1, user_api="blas"):
@@ -70,7 +70,9 @@ def run_many_rows(problem: Problem, options: Options) -> Solution:
 class _ManyRows(Generation):
     """State of one run, in reduced coordinates."""
 
-    def __init__(self, problem: Problem, options: Options) -> None:
+    problem: Problem[Relu]
+
+    def __init__(self, problem: Problem[Relu], options: Options) -> None:
         began = time.perf_counter()
         constant = Neurons.none(problem.atoms.reduced.shape[1], fit_intercept(problem, problem.loss))
         super().__init__(problem, options, constant, np.inf, began)

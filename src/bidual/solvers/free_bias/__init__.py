@@ -36,9 +36,12 @@ class FreeBiasSteps(ReluSteps):
         return self.engine(options)
 
     def pricer(self, rng: np.random.Generator) -> FreePricer:
+        """See :mod:`bidual.solvers.free_bias.pricing`."""
         from bidual.solvers.free_bias.pricing import FreePricer  # numba takes a moment to load: only when it is needed
 
-        return FreePricer(self.problem, rng)
+        free = self.problem.of(FreeBias)
+        assert free is not None
+        return FreePricer(free, rng)
 
     def several(self, options: Options) -> Solution:
         """Column generation, and then a proof."""

@@ -88,10 +88,7 @@ class FreePricer(Pricer):
             Z = np.take_along_axis(Z, order, axis=0)
             ranked = G[order]  # (N, m, C)
             sums = np.cumsum(ranked * Z[:, :, None], axis=0) - Z[:, :, None] * np.cumsum(ranked, axis=0)
-            if A is None:
-                values = np.linalg.norm(sums, axis=2)
-            else:
-                values = sums[:, :, 0] * A[start : start + size, 0]
+            values = np.linalg.norm(sums, axis=2) if A is None else sums[:, :, 0] * A[start : start + size, 0]
             each = np.arange(len(w))
             best = values.argmax(axis=0)
             top, H = values[best, each], sums[best, each]
