@@ -55,7 +55,8 @@ def pose(
     if isinstance(model, Model):
         X, training = model.transform(X), model.training
         beta, loss = training.beta if beta is None else beta, training.loss if loss is None else loss
-        bias = training.bias if bias is None else bias
+        if bias is None:  # files from before say of free ones that they are there
+            bias = FREE if _free(network) else training.bias
         fit_intercept = training.fit_intercept if fit_intercept is None else fit_intercept
         classes = model.target.classes
         if classes is None:
@@ -88,8 +89,7 @@ def pose(
     if bias is None:
         layer = getattr(network, "layer", network)  # of a convolutional network
         hidden = getattr(layer, "hidden_bias", getattr(layer, "linear_bias", _UNKNOWN))
-        bias = as_bias(getattr(model, "bias", hidden is not None))
-        bias = FREE if getattr(layer, "free_bias", False) else bias
+        bias = FREE if _free(network) else bool(getattr(model, "bias", hidden is not None))
     if fit_intercept is None and bias == FREE:
         fit_intercept = True
     if fit_intercept is None:
@@ -99,6 +99,11 @@ def pose(
     objective = Objective(acting, float(beta), kind, bias, fit_intercept)
     Y = encode_known(acting, y, labels, network.n_outputs)
     return Case(network, route(objective, X, Y, sample_weight, activation=activation), labels)
+
+
+def _free(network: Network) -> bool:
+    """Whether its hidden biases cost nothing."""
+    return bool(getattr(getattr(network, "layer", network), "free_bias", False))
 
 
 def _charged_as(network: Network, bias: bool | str | None) -> Network:
