@@ -28,6 +28,9 @@ from bidual.atoms.blocks import PatternBlocks
 from bidual.atoms.neurons import FreeNeurons, Neurons
 from bidual.atoms.relu import Relu
 
+#: Neurons with weights this small beside their biases are constants.
+CONSTANT = 1e-12
+
 
 @dataclass(frozen=True)
 class FreeBias(Relu):
@@ -63,13 +66,14 @@ class FreeBias(Relu):
     def settled(self, neurons: Neurons) -> Neurons:
         """The same network on the rows with the smallest biases: what neurons are on every row, the intercept takes.
 
-        Neurons without weights are gone.
+        Neurons without weights, up to rounding, are gone.
         """
         rows = self.M if neurons.U.shape[1] == self.M.shape[1] else self.reduced
         least = np.maximum((rows @ neurons.U.T).min(axis=0, initial=np.inf), 0.0)
         U = neurons.U.copy()
         U[:, -1] -= least / self.M[0, -1]
-        return self.neurons(U, neurons.alpha, neurons.intercept + least @ neurons.alpha).take(neurons.lengths > 0)
+        weighty = neurons.lengths > CONSTANT * np.linalg.norm(neurons.U, axis=1)
+        return self.neurons(U, neurons.alpha, neurons.intercept + least @ neurons.alpha).take(weighty)
 
     def blocks(self, cells: Patterns) -> FreeBlocks:
         return FreeBlocks(self, cells)

@@ -308,6 +308,7 @@ class Engine(Searching):
 
     def refined(self, neurons: Neurons) -> Iterator[Neurons]:
         """Networks as wide as this one, ever better ones."""
+        neurons = self.problem.atoms.settled(neurons)
         for _ in range(_NARROW_MOVES):
             yield (neurons := self.correct(neurons, np.ones(len(neurons))).neurons(neurons))
             neurons = self.move(neurons, _NARROW_DELTA)

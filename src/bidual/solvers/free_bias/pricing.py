@@ -15,16 +15,17 @@ import numpy as np
 
 from bidual._util.typing import FloatArray
 from bidual.atoms import FreeBias
+from bidual.atoms.free_bias import CONSTANT
 from bidual.problem import Problem
 from bidual.solvers.engine.candidates import Candidates, unit_rows
 from bidual.solvers.engine.pricing import Pricer
 
 #: The price of a bias in units of the largest row: polished directions are off by its square.
 PRICE = 100.0
+#: Weights of a direction below which an ascent has led to a constant: kinks at rows have .7 of its length at least.
+_SLANTED = 0.1
 #: Entries of all values at kinks in memory at a time.
 _KINK_ENTRIES = 2_000_000
-#: Neurons with weights this small beside their biases are constants.
-_CONSTANT = 1e-9
 
 
 class FreePricer(Pricer):
@@ -59,9 +60,9 @@ class FreePricer(Pricer):
         """See :meth:`Pricer.ascend`; values are for unit weights."""
         climbed = super().ascend(V, U, steps, near, rows)
         lengths = np.linalg.norm(climbed.directions[:, :-1], axis=1)
-        values = climbed.values / np.maximum(lengths, _CONSTANT)
-        alive = lengths > _CONSTANT
-        some = Candidates(climbed.directions[alive], climbed.outputs[alive], values[alive])
+        alive = lengths > _SLANTED
+        some = climbed.take(alive)
+        some = Candidates(some.directions, some.outputs, some.values / lengths[alive])
         return some.joined(Candidates.none(self.rank, climbed.outputs.shape[1]))
 
     def valued(self, G: FloatArray, U: FloatArray) -> Candidates:
@@ -77,7 +78,7 @@ class FreePricer(Pricer):
         """
         found = Candidates.none(self.rank, G.shape[1])
         lengths = np.linalg.norm(U[:, :-1], axis=1)
-        alive = lengths > _CONSTANT * np.linalg.norm(U, axis=1)
+        alive = lengths > CONSTANT * np.linalg.norm(U, axis=1)
         W = U[alive, :-1] / lengths[alive, None]
         A = None if A is None else A[alive]
         size = max(1, _KINK_ENTRIES // max(1, G.size))
