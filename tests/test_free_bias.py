@@ -335,7 +335,7 @@ def test_certificates_of_several_outputs_stand(name):
 
 
 def test_branch_and_bound_proves_what_patterns_do():
-    X, y = rows(16, 3)
+    X, y = rows(12, 3)
     with tuned(free_patterns=0):
         est = ReLURegressor(0.05, bias="free", scale=False, random_state=0, prove=False).fit(X, y)
     cones = certify(est, X, y, method="cones", time_limit=None, tol=2e-3)
