@@ -334,16 +334,17 @@ def test_certificates_of_several_outputs_stand(name):
     assert stands(est, X, Y).gap <= (1.0 if name == "moved" else 1e-3)
 
 
+@tuned(free_patterns=0)
 def test_branch_and_bound_proves_what_patterns_do():
     X, y = rows(12, 3)
-    with tuned(free_patterns=0):
-        est = ReLURegressor(0.05, bias="free", scale=False, random_state=0, prove=False).fit(X, y)
+    exact = ReLURegressor(0.05, **EXACT).fit(X, y)
+    est = ReLURegressor(0.05, bias="free", scale=False, random_state=0, prove=False).fit(X, y)
     cones = certify(est, X, y, method="cones", time_limit=None, tol=2e-3)
     assert "cones" in cones.method
     assert cones.gap <= 1e-2
-    exact = ReLURegressor(0.05, **EXACT).fit(X, y)
     assert cones.lower_bound <= exact.objective_ * (1 + 1e-9)
     relaxed = certify(est, X, y, method="compact", tol=2e-3, time_limit=None)
+    assert "relaxation" in relaxed.method
     assert 0 < relaxed.lower_bound <= exact.objective_
 
 

@@ -38,7 +38,9 @@ def table() -> list[str]:
 
 def free() -> str:
     """The line of networks with free biases, which have an intercept."""
-    cells = [_goes(TwoLayer(), "relu", method, "free") for method in METHODS] + [_goes(TwoLayer(), "gated", None, "free")]
+    cells = [_goes(TwoLayer(), "relu", method, "free") for method in METHODS] + [
+        _goes(TwoLayer(), "gated", None, "free")
+    ]
     return f'| `TwoLayer()`, `bias="free"` | {" | ".join(cells)} |'
 
 

@@ -137,8 +137,8 @@ class Prover:
 
     def _by_oracle(self) -> None:
         incumbents = self._heaviest()
-        goal = (1.0 - self.tol) * self.lowest
         if self._blends:
+            goal = (1.0 - self.tol) * self.lowest
             known = np.zeros((0, self.problem.atoms.M.shape[1])) if incumbents is None else incumbents
             Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known).run(self.deadline, self.offer)
             return
@@ -147,31 +147,39 @@ class Prover:
             if self.done or now >= self.deadline:
                 return
             until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
-            oracle = bound_oracle(
-                self.problem,
-                V,
-                method=self.method,
-                target=sufficient(self.problem, V, goal),
-                rtol=0.1 * self.tol,
-                deadline=until,
-                incumbent=incumbents,
-            )
-            self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
+            self.offer(*self._asked(self.problem, V, incumbents, until))
+
+    def _asked(self, problem: Problem, V: FloatArray, incumbents: FloatArray | None, until: float) -> tuple[Bound, str]:
+        """The oracle's answer at V: a bound, and how it was found."""
+        oracle = bound_oracle(
+            problem,
+            V,
+            method=self.method,
+            target=sufficient(problem, V, (1.0 - self.tol) * self.lowest),
+            rtol=0.1 * self.tol,
+            deadline=until,
+            incumbent=incumbents,
+        )
+        return lower_bound(problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method
 
     def _at_prices(self, free: Problem[FreeBias]) -> None:
         """Free biases by ordinary neurons; branch and bound where it covers their cones, else the relaxation."""
         cones = self.method == "cones" or (self.method == "auto" and free.atoms.reduced.shape[1] <= CONE_RANK)
-        prices = BRANCHING if cones else RELAXED
-        for left in range(len(prices), 0, -1):
-            now = time.perf_counter()
-            if self.done or now >= self.deadline:
+        incumbents = self._heaviest()
+        for multiple in BRANCHING if cones else RELAXED:
+            if self.done or time.perf_counter() >= self.deadline:
                 return
-            priced = Priced.at(free, prices[-left])
-            until = now + (self.deadline - now) / left if np.isfinite(self.deadline) else np.inf
-            U = None if self.incumbents is None else priced.ordinary(self.incumbents)
-            prover = Prover(priced.problem, self.found, self.lowest, self.tol, until, self.method, U, self.others)
-            prover.run()
-            self.offer(priced.proven(prover.best), prover.how)
+            priced = Priced.at(free, multiple)
+            U = None if incumbents is None else priced.ordinary(incumbents)
+            if cones:
+                bound, how = self._asked(priced.problem, self.found, U, self.deadline)
+            else:  # other dual points suit the relaxation better
+                prover = Prover(
+                    priced.problem, self.found, self.lowest, self.tol, self.deadline, self.method, U, self.others
+                )
+                prover.run()
+                bound, how = prover.best, prover.how
+            self.offer(priced.proven(bound), how)
 
     def _by_patterns(self) -> bool:
         """Over all activation patterns, of one output, if they are few; whether that was the way."""
