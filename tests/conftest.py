@@ -25,8 +25,13 @@ import numpy as np
 import pytest
 import threadpoolctl
 from hypothesis import settings
+from numba.core import event
 
+from bidual._util import jit
 from bidual._util.tuning import tuned
+
+# Compiling does not look at that clock: nothing is to be taken off.
+event.unregister(jit.COMPILING, jit.LISTENER)
 
 threadpoolctl.threadpool_limits(1)  # where a plugin has loaded NumPy already
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
 
 from bidual import Certificate, ReLURegressor, certify
+from bidual._util.clock import clock
 from bidual.atoms import Relu
-from bidual.bounds.oracle import SignSearch, relaxed_dual
+from bidual.bounds.oracle import SignSearch
 from bidual.losses import get_loss
 from bidual.problem import Problem
 from bidual.solvers.blending import Blend
@@ -27,9 +27,9 @@ def hard():
     return problem, est, ((y - est.predict(X)) / 60)[:, None]
 
 
-def test_the_middle_proves_more_than_both_ends(hard):
+def test_points_between_prove_more_than_the_easy_one(hard):
     problem, est, best = hard
-    easy = relaxed_dual(problem, best)
+    easy = problem.Y / len(problem.Y)  # of the network without neurons: proven at once, and worth little
 
     values = []
 
@@ -38,10 +38,11 @@ def test_the_middle_proves_more_than_both_ends(hard):
         return False
 
     blend = Blend(problem, lambda until: easy, best, est.objective_, 1e-4, np.zeros((1, 8)))
-    blend.run(time.perf_counter() + 1.0, offer)
-    assert max(values) > max(arm.value for arm in blend.arms if arm.share in (0.0, 1.0))
+    blend.run(clock() + 0.3, offer)
+    between = [arm.value for arm in blend.arms if 0.0 < arm.share < 1.0]
+    assert between
+    assert min(between) > next(arm.value for arm in blend.arms if arm.share == 0.0)
     assert max(values) <= est.objective_
-    assert len(blend.arms) > 2
 
 
 def test_the_certificate_of_a_blended_point_can_be_verified(hard):
@@ -57,7 +58,7 @@ def test_a_search_goes_on_where_it_was(hard):
     search = SignSearch(problem, best, None, 1e-4, None)
     bounds = [search.told().bound]
     for _ in range(3):
-        search.run(time.perf_counter() + 0.03)
+        search.run(clock() + 0.03)
         bounds.append(search.told().bound)
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[-1] < bounds[0]
@@ -69,7 +70,7 @@ def test_a_search_goes_on_where_it_was(hard):
 def test_no_weight_and_no_time(hard):
     problem, est, best = hard
     search = SignSearch(problem, np.zeros_like(best), None, 1e-4, None)
-    search.run(time.perf_counter() + 1.0)
+    search.run(clock() + 1.0)
     assert search.exhausted
     assert search.told().bound == 0.0
     X, y, _ = gaussian_problem(0, 60, 8)

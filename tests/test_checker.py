@@ -27,7 +27,7 @@ from bidual import (
 )
 from bidual.bounds import Certificate, ContradictionError
 from bidual.certification import check_certificate, refusal
-from bidual.certification.check_certificate import check, constraint, nearly_dependent
+from bidual.certification.check_certificate import Problem, check, constraint, nearly_dependent
 from bidual.certification.verification import pose
 
 rng = np.random.default_rng(0)
@@ -414,7 +414,7 @@ def test_a_bound_on_positive_neurons_is_that_of_all_of_them():
     w = np.full(n, 1 / n)
     M = np.sqrt(n) * np.linalg.qr(np.random.default_rng(3).standard_normal((n, n)))[0]
     attained = max(np.sqrt((np.maximum(s * V, 0) ** 2 / w[:, None]).sum()) for s in (1, -1))
-    bound = constraint(data["evidence"], inputs, M, V, w, None, np.zeros(n), 0.0)[0]
+    bound = constraint(Problem(data["evidence"], inputs, w, M, None, V), 0.0)[0]
     h = np.maximum(V[:, 0], 0) / w
     u = np.linalg.solve(M, h)
     assert np.abs(V[:, 0] @ np.maximum(M @ u, 0)) / np.linalg.norm(u) <= bound
@@ -519,7 +519,7 @@ def test_norms_of_normalised_neurons_count_every_output():
         "proof": {"kind": "norms"},
     }
     V = np.column_stack([np.zeros(4), np.ones(4)])
-    assert constraint(evidence, V, np.ones((4, 1)), V, np.full(4, 0.25), None, np.zeros(4), 0.0)[0] >= 4.0
+    assert constraint(Problem(evidence, V, np.full(4, 0.25), np.ones((4, 1)), None, V), 0.0)[0] >= 4.0
 
 
 def test_the_checker_lists_no_patterns_of_normalised_neurons_that_rounding_may_hide():

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 #: What :func:`as_network` takes, in words.
 ACCEPTED = (
-    "a bidual network or fitted estimator, torch.nn.Sequential(Linear, ReLU, Linear), a module whose "
-    "forward computes that, or Sequential(Conv, ReLU, AdaptiveAvgPool(1), Flatten, Linear), a fitted scikit-learn "
-    "MLPRegressor or MLPClassifier with one ReLU layer (also at the end of a Pipeline, inside a "
+    "a bidual network or fitted estimator, a torch module that computes Linear, ReLU, Linear (also with BatchNorm, "
+    "LeakyReLU, Conv and a pooling or Flatten, more layers, branches: see bidual.networks.from_torch), a fitted "
+    "scikit-learn MLPRegressor or MLPClassifier with one ReLU layer (also at the end of a Pipeline, inside a "
     "TransformedTargetRegressor, or chosen by a GridSearchCV), weights (hidden (m, d), output (m, C)) or (hidden, "
     "hidden_bias, output, intercept), or a .json, .pt, .pth or .onnx file"
 )
@@ -361,19 +361,19 @@ def load(path: str | os.PathLike[str]) -> Network | Model:
         return _READERS[data["format"]](data)
 
 
-def as_network(model: Any) -> Network:
-    """The network in whatever holds one (see :data:`ACCEPTED`)."""
+def as_network(model: Any, X: Any = None) -> Network:
+    """The network in whatever holds one (see :data:`ACCEPTED`); ``X`` are its training rows, if there are any."""
     if isinstance(model, str | os.PathLike):
         if os.fspath(model).endswith((".pt", ".pth")):
-            return from_torch_file(model)
+            return from_torch_file(model, X)
         if os.fspath(model).endswith(".onnx"):
             return from_onnx(model)
-        return as_network(load(model))
+        return as_network(load(model), X)
     if isinstance(model, Network):
         return model
     torch = sys.modules.get("torch")  # a torch module cannot be there without it
     if torch is not None and isinstance(model, torch.nn.Module):
-        return from_torch(model)
+        return from_torch(model, X)
     if isinstance(model, MLPRegressor | MLPClassifier):
         return from_sklearn(model)
     if isinstance(model, Mapping | tuple | list):
@@ -382,5 +382,5 @@ def as_network(model: Any) -> Network:
         if isinstance(getattr(model, name, None), Network):
             return getattr(model, name)
     if (inner := inside(model)) is not None:
-        return as_network(inner)
+        return as_network(inner, X)
     raise TypeError(f"cannot find a network in a {type(model).__name__}; accepted are {ACCEPTED}")

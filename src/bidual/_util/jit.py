@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from numba import njit
+from numba.core import event
+
+from bidual._util.clock import CLOCK
 
 
 def _probe() -> None:
@@ -27,3 +30,18 @@ JIT: dict[str, Any] = {"cache": _cache_is_writable(), "nogil": True, "error_mode
 
 #: Options of functions that only compiled ones call: without the ways in from elsewhere, which take a moment each.
 INNER: dict[str, Any] = JIT | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+class _Compiling(event.Listener):  # type: ignore[misc]  # numba is not annotated
+    """Stops the clock while numba compiles, or loads what it has compiled before."""
+
+    def on_start(self, event: Any) -> None:
+        CLOCK.stop()
+
+    def on_end(self, event: Any) -> None:
+        CLOCK.go_on()
+
+
+#: What numba calls that, and who hears of it.
+COMPILING, LISTENER = "numba:compiler_lock", _Compiling()
+event.register(COMPILING, LISTENER)

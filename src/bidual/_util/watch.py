@@ -12,11 +12,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
+
+from bidual._util.clock import clock
 
 INTERRUPTED, TIME_LIMIT = "interrupted", "stopped at time_limit"
 
@@ -31,7 +32,7 @@ class Watch:
     Parameters
     ----------
     deadline : float
-        Moment of :func:`time.perf_counter` at which to stop.
+        Moment of :func:`~bidual._util.clock.clock` at which to stop.
     outer : Watch or None
         The watch within which this one was made: its deadline and its Ctrl-C count as well.
     """
@@ -49,7 +50,7 @@ class Watch:
     @property
     def left(self) -> float:
         """Seconds until the deadline; zero after Ctrl-C."""
-        return 0.0 if self.interrupted else max(0.0, self.deadline - time.perf_counter())
+        return 0.0 if self.interrupted else max(0.0, self.deadline - clock())
 
     @property
     def status(self) -> str:
@@ -58,7 +59,7 @@ class Watch:
 
     def late(self) -> bool:
         """Whether to stop. Other threads of the same work may ask, too."""
-        return self.interrupted or time.perf_counter() >= self.deadline
+        return self.interrupted or clock() >= self.deadline
 
     def check(self) -> None:
         """Raise :class:`Stopped` if it is time to stop."""
@@ -96,7 +97,7 @@ def watching(seconds: float | None = None) -> Iterator[Watch]:
     """
     outer = _current.get()
     outermost = outer is _NEVER
-    watch = Watch(float("inf") if seconds is None else time.perf_counter() + seconds, None if outermost else outer)
+    watch = Watch(float("inf") if seconds is None else clock() + seconds, None if outermost else outer)
     listening = outermost and threading.current_thread() is threading.main_thread()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -117,7 +118,7 @@ def watching(seconds: float | None = None) -> Iterator[Watch]:
 @contextmanager
 def last_look(seconds: float) -> Iterator[Watch]:
     """A few more seconds after Ctrl-C, for what makes the answer honest."""
-    watch = Watch(time.perf_counter() + seconds)
+    watch = Watch(clock() + seconds)
     token = _current.set(watch)
     try:
         yield watch

@@ -23,7 +23,7 @@ from bidual.architectures.two_layer import TwoLayer
 from bidual.arrangements import cluster_directions
 from bidual.atoms import Atoms, GatedNeurons, Heads, Neurons, Relu
 from bidual.atoms.abilities import Ability
-from bidual.networks import ConvolutionalNetwork, Network
+from bidual.networks import ConvolutionalNetwork, DeepNetwork, Network
 from bidual.networks.convolutional import POOLINGS
 
 #: Copies of the lifted features that training makes: M itself, in the coordinates of its row space, transposed, and
@@ -108,6 +108,8 @@ class Convolutional(Architecture):
         options = network.options()
         if options.pop("circular"):
             raise ValueError("networks with circular patches are for LinearConvRegressor only")
+        if isinstance(network.layer, DeepNetwork):
+            raise ValueError("linear filters are for LinearConvRegressor only, which has a certificate of its own")
         del options["grid"]
         return cls(**options, batch_norm=network.layer.kind == BatchNorm.name)
 

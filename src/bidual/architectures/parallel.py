@@ -101,8 +101,11 @@ class Parallel(Architecture):
         if not isinstance(network, ParallelNetwork) or network.depth < 3:
             raise ValueError(f"parallel networks have three layers at least, unlike {network!r}")
         *inner, last = (W.shape[2] for W in network.layers[:-1])
-        # of a tree, every neuron has as many inputs as there are neurons below each of its layer
-        fans = [a // b if a % b == 0 else a for a, b in pairwise(inner)]
+        # of a tree, every neuron has as many inputs as there are neurons below each of its layer; else it may have all
+        fans = [
+            a // b if a % b == 0 and (np.count_nonzero(W, axis=1) <= a // b).all() else a
+            for W, (a, b) in zip(network.layers[1:], pairwise(inner), strict=False)
+        ]
         m1, m2, *deeper = (*fans, inner[-1], last)
         return cls(m1, m2, deeper)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from bidual._util import html
+from bidual._util.clock import clock
 from bidual._util.files import read_json, reading, write_json
 from bidual._util.typing import Array
 from bidual.bounds import parsing
@@ -158,7 +158,7 @@ class Certificate:
     ) -> Certificate:
         """The certificate of a network with this objective, from what is proven and what is likely: all are made here.
 
-        ``began`` is when training did, of ``time.perf_counter``; ``about`` are the other attributes.
+        ``began`` is when training did, of :func:`~bidual._util.clock.clock`; ``about`` are the other attributes.
         """
         return cls(
             objective=float(objective),
@@ -166,7 +166,7 @@ class Certificate:
             attained=None if bound.attained is None else float(bound.attained),
             limit=None if bound.limit is None else float(bound.limit),
             likely_bound=-np.inf if likely is None else float(likely.value),
-            elapsed=time.perf_counter() - began,
+            elapsed=clock() - began,
             **about,
         )
 

@@ -8,13 +8,13 @@ by column generation (:mod:`bidual.solvers.engine`) and proves a bound on its co
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bidual._util.checks import FREE, check_flag, check_number, check_seed, check_time_limit, check_verbose
+from bidual._util.clock import clock
 from bidual._util.typing import Array
 from bidual._util.watch import watching
 from bidual.architectures import Architecture, TwoLayer
@@ -61,18 +61,21 @@ def certify(
 
     The network is judged by :math:`\sum_i w_i \ell(f(x_i), y_i) + \tfrac\beta2 (\|W_1\|^2 + \|b_1\|^2 + \|W_2\|^2)`;
     an output intercept is free, and so are the hidden biases of a network with ``free_bias``, or with ``bias="free"``.
+    Other kinds have a weight decay of their own: a normalised network in units of the statistics of these rows (000 eq.
+    3, :meth:`~bidual.networks.Network.restated`), one of more layers the path regulariser (002 eq. 4).
 
     Parameters
     ----------
     model : network
-        A bidual network, model or fitted estimator; ``torch.nn.Sequential(Linear, ReLU, Linear)``, or a module whose
-        ``forward`` computes that; a fitted scikit-learn ``MLPRegressor`` or ``MLPClassifier`` with one ReLU layer, also
-        the last step of a ``Pipeline``, in a ``TransformedTargetRegressor``, or chosen by a ``GridSearchCV``; weights
-        ``(hidden (m, d), output (m, C))`` or ``(hidden, hidden_bias, output, intercept)``; a ``.json``, ``.pt`` or
-        ``.pth`` file.
+        A bidual network, model or fitted estimator; ``torch.nn.Sequential(Linear, ReLU, Linear)``, a module whose
+        ``forward`` computes that, or another that :func:`bidual.networks.from_torch` knows; a fitted scikit-learn
+        ``MLPRegressor`` or ``MLPClassifier`` with one ReLU layer, also the last step of a ``Pipeline``, in a
+        ``TransformedTargetRegressor``, or chosen by a ``GridSearchCV``; weights ``(hidden (m, d), output (m, C))`` or
+        ``(hidden, hidden_bias, output, intercept)``; a ``.json``, ``.pt``, ``.pth`` or ``.onnx`` file.
     X, y : array
-        The training data: numbers, or labels with a classification loss. What stands before the network in a pipeline
-        is applied to X, so that this is the table as it was before; the same holds for a target that is transformed.
+        The training data: numbers, or labels with a classification loss. Images and sequences have their channels
+        last. What stands before the network in a pipeline is applied to X, so that this is the table as it was before;
+        the same holds for a target that is transformed.
     beta : float
         Weight decay; a model file knows its own.
     loss : str, Loss or None
@@ -119,9 +122,9 @@ def certify(
     check_verbose(verbose)
     options = Options(tol=tol, time_limit=time_limit, random_state=random_state, verbose=verbose)
     with watching(None if time_limit is None else float(time_limit)) as watch:
-        began = time.perf_counter()
+        began = clock()
         case = pose(model, X, y, beta, loss, architecture, bias, fit_intercept, sample_weight)
-        if isinstance(getattr(case.network, "layer", case.network), GatedNetwork):
+        if isinstance(case.network.core, GatedNetwork):
             best = case.data.train("adaptive", options, case.network, activation="gated", gates=case.network)
             return _beside(case, best, improve)  # fixed gates leave a convex program
         if _spline(case):

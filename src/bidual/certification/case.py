@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 
 from bidual._util.checks import FREE, as_bias, as_numbers, check_flag, check_number
-from bidual._util.data import check_array, check_labels
-from bidual._util.typing import Array
+from bidual._util.data import check_array, check_labels, check_weights
+from bidual._util.typing import Array, FloatArray
 from bidual._util.wrapped import unwrap
 from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
@@ -20,7 +20,7 @@ from bidual.networks import GatedNetwork, Network, StandardisedNetwork, TwoLayer
 from bidual.training.objective import Objective
 from bidual.training.routing import pose as route
 from bidual.training.targets import encode_known, in_place
-from bidual.training.train import Trainable
+from bidual.training.train import Trainable, TrainingSet
 
 #: Biases of networks of somebody else's making, which may have other names: competitors with some are the safe side.
 _UNKNOWN = 1.0
@@ -50,7 +50,7 @@ def pose(
     if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".json"):
         model = load(model)
     model, X, y = unwrap(model, X, y)
-    network = as_network(model)
+    network = as_network(model, X)
     classes = getattr(model, "classes_", None)
     if isinstance(model, Model):
         X, training = model.transform(X), model.training
@@ -74,21 +74,21 @@ def pose(
         loss = getattr(model, "loss_", None)
         loss = loss if isinstance(loss, Loss) else "logistic" if classes is not None else "squared"
     if architecture is None:
-        architecture = Architecture.registry.get(network.kind, TwoLayer).of(network)
+        architecture = _architecture(network)
     kind = get_architecture(architecture)
-    activation = "gated" if isinstance(getattr(network, "layer", network), GatedNetwork) else "relu"
+    activation = "gated" if isinstance(network.core, GatedNetwork) else "relu"
     X = check_array(X, dtype="numeric" if in_place(kind, activation) else np.float64, allow_nd=kind.tensors)
     if in_place(kind, activation):  # rows that may be many are not copied
         network.check_inputs(np.broadcast_to(0.0, X.shape))
     else:
         X = network.check_inputs(X)
     check_consistent_length(X, y, sample_weight)
+    network = on_rows(network, X, sample_weight)
     stacked = kind.stack(X.shape, y)
     y = y if stacked is None else stacked
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if bias is None:
-        layer = getattr(network, "layer", network)  # of a convolutional network
-        hidden = getattr(layer, "hidden_bias", getattr(layer, "linear_bias", _UNKNOWN))
+        hidden = getattr(network.core, "hidden_bias", getattr(network.core, "linear_bias", _UNKNOWN))
         bias = FREE if _free(network) else bool(getattr(model, "bias", hidden is not None))
     if fit_intercept is None and bias == FREE:
         fit_intercept = True
@@ -98,12 +98,32 @@ def pose(
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
     objective = Objective(acting, float(beta), kind, bias, fit_intercept)
     Y = encode_known(acting, y, labels, network.n_outputs)
-    return Case(network, route(objective, X, Y, sample_weight, activation=activation), labels)
+    data = route(objective, X, Y, sample_weight, activation=activation)
+    if isinstance(data, TrainingSet):
+        data.check_network(network, activation == "gated")
+    return Case(network, data, labels)
+
+
+def on_rows(network: Network, X: FloatArray, sample_weight: Array | None) -> Network:
+    """The network as it is judged on training rows: a normalised one in terms of their statistics."""
+    counts = None if sample_weight is None else check_weights(sample_weight, X, ensure_non_negative=True)
+    return network.restated(X, counts)
+
+
+def _architecture(network: Network) -> Architecture:
+    """That of a network; ValueError if nobody can say how good one of its kind could be."""
+    own = TwoLayer if network.kind == GatedNetwork.kind else Architecture.registry.get(network.kind)
+    if own is None:
+        raise ValueError(
+            f"certify knows no architecture of {network.kind} networks: it is for networks of "
+            f"{', '.join(sorted(Architecture.registry))}"
+        )
+    return own.of(network)
 
 
 def _free(network: Network) -> bool:
     """Whether its hidden biases cost nothing."""
-    return bool(getattr(getattr(network, "layer", network), "free_bias", False))
+    return bool(getattr(network.core, "free_bias", False))
 
 
 def _charged_as(network: Network, bias: bool | str | None) -> Network:

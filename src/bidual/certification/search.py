@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.progress import closed, note
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, checkpoint
@@ -67,18 +67,18 @@ class Search:
         """A line of progress."""
         if self.options.verbose:
             gap = relative_gap(self.objective, value)
-            note(f"{time.perf_counter() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.options.tol))
+            note(f"{clock() - self.began:8.2f} s  {what}: gap {gap:.2e}", closed(gap, self.options.tol))
 
     def improve(self) -> None:
         """A better dual point, and a better network, by column generation from the given one."""
-        limit = max(0.0, self.deadline - time.perf_counter())
+        limit = max(0.0, self.deadline - clock())
         share = 1.0 if self.method == "local" else _DUAL_SHARE
         options = Options(
             tol=_DUAL_TOL * self.options.tol,
             max_iter=_DUAL_ROUNDS,
             time_limit=None if limit == np.inf else share * limit,
             random_state=self.options.random_state,
-            start=self.neurons,
+            start=self.neurons if self.neurons.U.any() and self.neurons.alpha.any() else None,  # none is no start
         )
         self.better = solved(self.data.natural, solve_adaptive, options, nothing)
         self.say(f"{self.better.method}{'' if self.better.bound.proven else ', likely'}", self.better.bound.value)

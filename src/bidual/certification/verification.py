@@ -14,6 +14,7 @@ from bidual._util.wrapped import unwrap
 from bidual.bounds import Certificate, joined_scope
 from bidual.bounds.evidence import Evidence
 from bidual.bounds.stored import GateProof
+from bidual.certification.case import on_rows
 from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, ChainSet, FilterSet, LinearSet, window_of
 from bidual.models import Model, as_network
 from bidual.networks import GatedNetwork, Network
@@ -47,7 +48,7 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
     model, X, y = unwrap(model, X, y)
     if isinstance(model, Model):
         X, y = model.transform(X), y if model.target.classes is not None else _scaled(model, y)
-    network = None if model is None else as_network(model)
+    network = None if model is None else as_network(model, X)
     if certificate.loss != evidence.loss.name or (certificate.beta == 0 and evidence.loss.finite):
         return f"the claim is about the loss {certificate.loss!r} and beta={certificate.beta:g}, the evidence is not"
     for name, value in certificate.stated.items():
@@ -79,7 +80,21 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
     rescaled = certificate.rescaled_objective
     if rescaled is not None and not proven * (1.0 - RTOL) <= rescaled <= certificate.objective * (1.0 + RTOL):
         return f"rescaling cannot lead to {rescaled:.9g} from an objective of {certificate.objective:.9g}"
-    return None if network is None else _other_network(certificate, evidence, posed, network)
+    # an exact fit up to a tolerance may be smaller than one
+    least = proven * (1.0 - SHOWN) - ATOL * units.value if scope == "global" and certificate.beta > 0 else -np.inf
+    if network is not None and certificate.objective < least:
+        return f"the objective {certificate.objective:.9g} is below what is proven for all networks, {proven:.9g}"
+    if network is None:
+        return None
+    try:
+        network = on_rows(network, network.check_inputs(X), sample_weight)
+    except ValueError as error:
+        return _of_another_kind(error)
+    return _other_network(certificate, evidence, posed, network)
+
+
+def _of_another_kind(error: Exception) -> str:
+    return f"the model is of another kind than the claim: {error}"
 
 
 def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sample_weight: Array | None) -> Posed:
@@ -98,7 +113,7 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
             kind = partial(ChainSet.with_depth, depth)
     else:
         kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
-    if isinstance(evidence.proof, KinkProof):
+    if evidence.bias == "free" and isinstance(evidence.proof, KinkProof):
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
         kind = SplineSet.of
@@ -115,19 +130,19 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
 def _other_network(certificate: Certificate, evidence: Evidence, posed: Posed, network: Network) -> str | None:
     """Why the network is not the one that the certificate is about; None if it may be."""
     gated = isinstance(evidence.proof, GateProof)
-    if gated != isinstance(getattr(network, "layer", network), GatedNetwork):
+    if gated != isinstance(network.core, GatedNetwork):
         return (
             f"the model is a {type(network).__name__}, the claim is about networks with{'' if gated else 'out'} gates"
         )
     if not evidence.fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         return "the model has an output intercept, the claim is about networks without"
-    if getattr(getattr(network, "layer", network), "free_bias", False) != (evidence.bias == "free"):
+    if getattr(network.core, "free_bias", False) != (evidence.bias == "free"):
         return "the model charges its hidden biases otherwise than the claim says"
     try:
         posed.check_network(network, gated)
         objective = posed.value(network)
     except (TypeError, ValueError) as error:
-        return f"the model is of another kind than the claim: {error}"
+        return _of_another_kind(error)
     if not np.isclose(objective, certificate.objective, rtol=RTOL, atol=0.0):
         return f"the model has the objective {objective:.9g}, the claim is about {certificate.objective:.9g}"
     return None

@@ -14,12 +14,12 @@ local minima of several starts are compared, and the lower bound, though proven,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.data import normalise_weights
 from bidual._util.exact_rank import exact_rank
 from bidual._util.ranges import MODERATE, check_range
@@ -180,7 +180,7 @@ def train_linear(
         The bound is proven even where it is not tight.
     n_iter : int
     """
-    began = time.perf_counter()
+    began = clock()
     check_range(MODERATE, X=X, y=Y)
     w = normalise_weights(sample_weight, len(X))
     x_mean, y_mean = (w @ X, w @ Y) if fit_intercept else (np.zeros(X.shape[1]), np.zeros(Y.shape[1]))

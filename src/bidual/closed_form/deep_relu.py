@@ -31,12 +31,12 @@ What is proven, and where the papers say more than holds:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.ranges import check_range
 from bidual._util.typing import FloatArray, IntArray
 from bidual.atoms import Relu
@@ -177,7 +177,7 @@ def train_classes(
     widths : sequence of L - 1 ints or None
         See :func:`bidual.closed_form.layers.aligned_layers`.
     """
-    began = time.perf_counter()
+    began = clock()
     check_range(X=X)
     loss = Squared() if loss is None else loss
     whitening = Whitening.of(X)

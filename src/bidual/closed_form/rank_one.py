@@ -11,11 +11,11 @@ linear spline: :func:`interpolate_spline`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.data import normalise_weights
 from bidual._util.ranges import MODERATE, check_range
 from bidual._util.typing import FloatArray
@@ -105,7 +105,7 @@ def train_rank_one(
     widths : sequence of L - 1 ints or None
         See :func:`bidual.closed_form.layers.aligned_layers`.
     """
-    began = time.perf_counter()
+    began = clock()
     check_range(MODERATE, X=X, y=Y)
     loss = Squared() if loss is None else loss
     x, a = rank_one_factor(X)
@@ -183,7 +183,7 @@ def interpolate_spline(X: FloatArray, y: FloatArray, *, depth: int = 2) -> tuple
     depth : int
         L, at least 2.
     """
-    began = time.perf_counter()
+    began = clock()
     x, a = rank_one_factor(X, signed=depth == 2)
     away = distances(X, x, a)
     x, row, inverse = np.unique(x, return_index=True, return_inverse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.checks import check_number, check_seed
+from bidual._util.clock import clock
 from bidual._util.data import validate_data
 from bidual._util.progress import note
 from bidual._util.ranges import check_range
@@ -189,10 +189,10 @@ class ConvexRF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self, "filters_")
         X = self._flat(X, reset=False)
         out = np.empty((len(X), self._n_features_out), dtype=np.float32)
-        began = reported = time.perf_counter()
+        began = reported = clock()
         for rows, features in self._bank.blocks(X):
             out[rows] = features
-            if self.verbose and (now := time.perf_counter()) - reported > tuning().report_seconds:
+            if self.verbose and (now := clock()) - reported > tuning().report_seconds:
                 note(f"{rows.stop} of {len(X)} images, {now - began:.0f} s")
                 reported = now
         return out

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from math import prod
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bidual._util.checks import check_number, check_time_limit, check_verbose
+from bidual._util.clock import clock
 from bidual._util.data import check_weights, normalise_weights, validate_data
 from bidual._util.memory import require_memory
 from bidual._util.patches import Sizes, Window, check_sizes
@@ -115,7 +115,7 @@ class LinearConvRegressor(Numbers, Certified):
 
     def fit(self, X: Array, y: Array, sample_weight: Array | None = None) -> LinearConvRegressor:
         """Train on tensors ``X`` and targets ``y``, ``(n,)`` or ``(n, C)``."""
-        began = time.perf_counter()
+        began = clock()
         X, y = validate_data(self, X, y, dtype=np.float64, allow_nd=True, multi_output=True, y_numeric=True)
         check_number("beta", self.beta, at_least=float(np.finfo(float).tiny))
         check_number("tol", self.tol, at_least=0.0)

@@ -26,7 +26,18 @@ from bidual._util.checks import as_numbers
 from bidual._util.registry import Registry
 from bidual._util.typing import Array, FloatArray
 
-__all__ = ["ConeForm", "DualBox", "Loss"]
+__all__ = ["ConeForm", "DualBox", "Loss", "fit_tolerance"]
+
+
+#: The largest tolerance of an exact fit: what fits no better is not one, whatever it costs.
+_LOOSEST = 1e-3
+
+
+def fit_tolerance(tol: float) -> float:
+    """The tolerance of a loss that is zero or infinite."""
+    if not 0 <= tol <= _LOOSEST:
+        raise ValueError(f"tol of an exact fit, margin or tube must be between 0 and {_LOOSEST:g}, got {tol!r}")
+    return float(tol)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.special import expit, softmax, xlog1py, xlogy
 
 from bidual._util.typing import Array, FloatArray
-from bidual.losses.base import ConeForm, DualBox, Loss
+from bidual.losses.base import ConeForm, DualBox, Loss, fit_tolerance
 
 __all__ = ["Hinge", "Logistic", "Margin", "MarginLoss", "Softmax", "SquaredHinge"]
 
@@ -233,7 +233,7 @@ class Margin(MarginLoss):
     finite = False
 
     def __init__(self, tol: float = 1e-6) -> None:
-        self.tol = float(tol)
+        self.tol = fit_tolerance(tol)
 
     def phi(self, m: FloatArray) -> FloatArray:
         return np.where(m >= 1.0 - self.tol, 0.0, np.inf)

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bidual._util.typing import FloatArray
-from bidual.losses.base import ConeForm, DualBox, Loss
+from bidual.losses.base import ConeForm, DualBox, Loss, fit_tolerance
 
 __all__ = ["Absolute", "EpsilonInsensitive", "ExactFit", "Huber", "Quantile", "RegressionLoss", "Squared", "Tube"]
 
@@ -267,7 +267,7 @@ class Tube(RegressionLoss):
     def __init__(self, epsilon: float = 0.1, tol: float = 1e-6) -> None:
         if not (np.isfinite(epsilon) and epsilon > 0):
             raise ValueError(f"epsilon of a tube must be positive, got {epsilon!r}; without one use ExactFit")
-        self.epsilon, self.tol = float(epsilon), float(tol)
+        self.epsilon, self.tol = float(epsilon), fit_tolerance(tol)
 
     def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         allowed = self.epsilon + self.tol * float(np.abs(Y).max(initial=0.0))
@@ -319,7 +319,7 @@ class ExactFit(RegressionLoss):
     full_domain = True
 
     def __init__(self, tol: float = 1e-6) -> None:
-        self.tol = float(tol)
+        self.tol = fit_tolerance(tol)
 
     def rows(self, F: FloatArray, Y: FloatArray) -> FloatArray:
         allowed = self.tol * float(np.abs(Y).max(initial=0.0))

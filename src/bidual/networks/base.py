@@ -141,6 +141,19 @@ class Network(ABC):
             raise ValueError(f"X must have shape (n, d), and the network takes {self.n_inputs} inputs; got {X.shape}")
         return X
 
+    @property
+    def core(self) -> Network:
+        """The network inside, where one is put behind a standardisation or on patches."""
+        return self
+
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> Network:
+        """The same function in terms of training rows ``X`` that stand for ``counts`` rows each (None: for one).
+
+        For normalised networks, whose weight decay counts in units of the statistics of the training rows; others are
+        what they are.
+        """
+        return self
+
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the places with outputs, for inputs of this ``shape``: ``(n,)``, unless a sample has several."""
         return shape[:1]

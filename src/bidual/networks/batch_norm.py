@@ -117,20 +117,55 @@ class BatchNormNetwork(Network):
         return self.hidden(X) @ self.output_weights + self.intercept
 
     def evaluate(self, X: FloatArray) -> FloatArray:
+        moved, rows = self._moved(X)
+        return moved.forward(rows)
+
+    def _moved(self, X: FloatArray) -> tuple[BatchNormNetwork, FloatArray]:
+        """The network with its origin amid the rows, and these rows seen from there, if they are far from zero."""
         origin = far_from_zero(X)
         if origin is None:
-            return self.forward(X)
-        weights = self.weights()
+            return self, X
         if self.position == "before":
-            weights["mean"] = -moved_bias(self.hidden_weights, self.bias_vector - self.mean, origin)
-            weights["hidden_bias"] = None
-        else:
-            weights["hidden_bias"] = moved_bias(self.hidden_weights, self.bias_vector, origin)
-        return BatchNormNetwork(**{**weights, "position": self.position}).forward(X - origin)  # type: ignore[arg-type]
+            mean = -moved_bias(self.hidden_weights, self.bias_vector - self.mean, origin)
+            return self._with(mean=mean, hidden_bias=None), X - origin
+        return self._with(hidden_bias=moved_bias(self.hidden_weights, self.bias_vector, origin)), X - origin
+
+    def _with(self, **changed: Any) -> BatchNormNetwork:
+        return BatchNormNetwork(**{**self.weights(), "position": self.position, **changed})
 
     def penalty(self) -> float:
         r""":math:`\tfrac12 \sum_j (\gamma_j^2 + \sigma_j^2 + \|\alpha_j\|^2)`, 000 eq. 3."""
         return 0.5 * float((self.gamma**2).sum() + (self.shift**2).sum() + (self.output_weights**2).sum())
+
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> BatchNormNetwork:
+        r"""The same function with the mean :math:`\mu'`, norm :math:`\nu'` and number n' of other training rows.
+
+        .. math:: \gamma' = \gamma \frac{\nu'}{\nu}, \qquad
+                  \frac{\sigma'}{\sqrt{n'}} = \gamma \frac{\mu' - \mu}{\nu} + \frac{\sigma}{\sqrt n}
+
+        What a neuron computes that is constant on these rows is all shift there: it is the same on them only.
+        """
+        counts = np.ones(len(X)) if counts is None else counts
+        n = float(counts.sum())
+        moved, rows = self._moved(X)
+        values = rows @ moved.hidden_weights.T + moved.bias_vector
+        values = (values if self.position == "before" else np.maximum(values, 0.0)) - moved.mean
+        mean = self.mean + counts @ values / n
+        to_mean = mean - self.mean  # rounded as the mean is, so that the shift makes up for it
+        norm = np.sqrt(counts @ (values - to_mean) ** 2)
+        slope, own = self.gamma / self.norm, norm > 0
+        shift = np.sqrt(n) * (slope * to_mean + self.shift / np.sqrt(self.n_samples))
+        # a neuron that is all shift still needs something to normalise: the statistics of another, with gamma zero
+        other = np.where(own, np.arange(len(norm)), np.argmax(norm) if own.any() else 0)
+        return self._with(
+            hidden_weights=self.hidden_weights[other],
+            hidden_bias=None if self.hidden_bias is None else self.hidden_bias[other],
+            gamma=np.where(own, slope * norm, 0.0),
+            shift=shift,
+            mean=mean[other],
+            norm=norm[other] if own.any() else np.ones_like(norm),
+            n_samples=n,
+        )
 
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the affine map inside each ReLU, ``(m, d + 1)``."""

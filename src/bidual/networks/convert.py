@@ -10,24 +10,49 @@ from typing import Any
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from bidual.networks.convolutional import ConvolutionalNetwork
+from bidual._util.typing import Array
+from bidual.networks.base import Network
 from bidual.networks.two_layer import TwoLayerNetwork
 
 
-def from_torch(module: Any) -> TwoLayerNetwork | ConvolutionalNetwork:
-    """A network from a torch module that computes Linear, ReLU, Linear, with or without biases.
+def from_torch(module: Any, X: Array | None = None) -> Network:
+    r"""A network from a torch module that computes Linear, ReLU, Linear, with or without biases.
 
-    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``).
-    ``Sequential(Conv1d or Conv2d, ReLU, AdaptiveAvgPool(1), Flatten, Linear)`` becomes a convolutional network, whose
-    inputs have their channels last. Weights are converted to float64. ``Dropout`` and ``Identity`` layers, which do
-    nothing at inference, are passed over.
+    It may be a ``Sequential`` or have a ``forward`` of its own, which is traced (``torch.fx``). Known are also:
+
+    - ``BatchNorm1d`` before or after the ReLU, and ``LeakyReLU`` in its place;
+    - ``Conv1d`` or ``Conv2d``, [BatchNorm,] ReLU, a pooling over all positions or ``Flatten``, Linear: a convolutional
+      network, whose inputs have their channels last;
+    - Linear, ReLU, ..., Linear with more layers, and a sum of such branches: a parallel network (002 eq. 1). Its
+      penalty is the path regulariser; a bias of a layer behind the first is the weight of one more neuron of the layer
+      before, which is one everywhere;
+    - everything that ``to_torch()`` writes but deep linear, whitened and layerwise networks.
+
+    ``Dropout`` and ``Identity``, which do nothing at inference, are passed over. Weights are converted to float64.
+    What was found is compared with the module on random rows, in double precision.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    X : array or None
+        Training rows as bidual takes them, of which the shape is used: flattened positions have their grid (None: they
+        are a line or a square), and rows ``(n, K, h)`` of a dense module are patches.
+
+    Returns
+    -------
+    Network
+        A normalised one has the statistics of the module, and its weight decay counts as in torch: by the standard
+        deviation. ``network.restated(X)`` is the same function in terms of training rows, as 000 has it and
+        :func:`bidual.certify` judges it.
+
+    Raises
+    ------
+    ValueError
+        If the module computes anything else, in one sentence.
     """
-    from bidual.networks.torch_conv import convolutional_arguments, is_convolutional
-    from bidual.networks.torch_trace import traced_network
+    from bidual.networks.torch_reading import read
 
-    if is_convolutional(module):
-        return ConvolutionalNetwork(**convolutional_arguments(module))
-    return traced_network(module)
+    return read(module, X)
 
 
 def from_sklearn(mlp: MLPRegressor | MLPClassifier) -> TwoLayerNetwork:
@@ -70,14 +95,15 @@ def from_arrays(weights: Sequence[Any] | Mapping[str, Any]) -> TwoLayerNetwork:
     raise ValueError(f"expected 2 or 4 arrays of weights, got {len(weights)}")
 
 
-def from_torch_file(path: str | os.PathLike[str]) -> TwoLayerNetwork | ConvolutionalNetwork:
-    """A two-layer network from what ``torch.save`` wrote: ``Sequential(Linear, ReLU, Linear)`` or its state dict.
+def from_torch_file(path: str | os.PathLike[str], X: Array | None = None) -> Network:
+    """A network from what ``torch.save`` wrote: a module of layers that :func:`from_torch` knows.
 
-    Nothing but tensors and these layers is unpickled, so that files of strangers cannot run code.
+    Of Linear, ReLU, Linear the state dict is enough. Nothing but tensors and layers of torch and bidual is unpickled,
+    so that files of strangers cannot run code.
     """
     from bidual.networks.torch_bridge import read_module
 
-    return from_torch(read_module(path))
+    return from_torch(read_module(path), X)
 
 
 def from_onnx(path: str | os.PathLike[str]) -> TwoLayerNetwork:

@@ -85,6 +85,10 @@ class ConvolutionalNetwork(Network):
         self.intercept = np.zeros(C) if intercept is None else _finite("intercept", intercept, (C,))
 
     @property
+    def core(self) -> Network:
+        return self.layer.core
+
+    @property
     def n_positions(self) -> int | None:
         """Positions with output weights of their own."""
         return prod(self.grid) if self.pooling == "flatten" and self.grid is not None else None
@@ -128,10 +132,19 @@ class ConvolutionalNetwork(Network):
         self.window.tensor(X[:1])  # raises if it has the wrong number of axes
         grid, size = self.window.grid(X.shape), self.window.size(X.shape)
         if size != self.n_inputs:
-            raise ValueError(f"X of shape {X.shape} has patches of {size} entries, the filters have {self.n_inputs}")
+            raise ValueError(
+                f"X of shape {X.shape} has patches of {size} entries (channels last), the filters have {self.n_inputs}"
+            )
         if self.grid is not None and self.pooling == "flatten" and grid != self.grid:
             raise ValueError(f"X of shape {X.shape} has patches at {grid} positions, the network is for {self.grid}")
         return X
+
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> ConvolutionalNetwork:
+        if type(self.layer).restated is Network.restated:
+            return self  # without looking at the patches
+        K = prod(self.window.grid(X.shape))
+        layer = self.layer.restated(self.window.rows(X), None if counts is None else np.repeat(counts, K))
+        return self if layer is self.layer else ConvolutionalNetwork(layer, **self.options(), intercept=self.intercept)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape[:1] if self.pooling is not None else (shape[0], *self.window.grid(shape))

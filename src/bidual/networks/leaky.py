@@ -62,6 +62,11 @@ class LeakyReLUNetwork(Network):
         return self.layer.output_weights
 
     @property
+    def hidden_bias(self) -> FloatArray | None:
+        """Hidden biases, None if there are none."""
+        return self.layer.hidden_bias
+
+    @property
     def intercept(self) -> FloatArray:
         """Free output bias."""
         return self.layer.intercept

@@ -103,12 +103,13 @@ class ParallelNetwork(Network):
 
     def path_norms(self) -> FloatArray:
         """What each branch costs, ``(K,)``."""
-        squares = (self.layers[0] ** 2).sum(axis=1)
+        # not by squares, which may underflow in one layer though another one makes up for it
+        norms = np.hypot.reduce(self.layers[0], axis=1)
         if self.hidden_bias is not None:
-            squares = squares + self.hidden_bias**2
+            norms = np.hypot(norms, self.hidden_bias)
         for W in self.layers[1:]:
-            squares = np.einsum("km,kml->kl", squares, W**2)
-        return np.asarray(np.sqrt(squares.sum(axis=1)))
+            norms = np.hypot.reduce(norms[:, :, None] * W, axis=1)
+        return np.asarray(np.hypot.reduce(norms, axis=1))
 
     def penalty(self) -> float:
         """The path regulariser, 002 eq. 4."""

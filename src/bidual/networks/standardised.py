@@ -50,6 +50,10 @@ class StandardisedNetwork(Network):
         return self.layer.n_neurons
 
     @property
+    def core(self) -> Network:
+        return self.layer.core
+
+    @property
     def output_weights(self) -> FloatArray:
         """Rows are the output weights of the neurons."""
         return self.layer.output_weights  # type: ignore[attr-defined]
@@ -95,6 +99,10 @@ class StandardisedNetwork(Network):
         if X.shape[-1] != len(self.centre) > 1:
             raise ValueError(f"the last axis of X must have {len(self.centre)} entries, got {X.shape}")
         return X
+
+    def restated(self, X: FloatArray, counts: FloatArray | None = None) -> StandardisedNetwork:
+        layer = self.layer.restated(self.standardised(X), counts)
+        return self if layer is self.layer else StandardisedNetwork(layer, self.centre, self.scale)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return self.layer.output_shape(shape)

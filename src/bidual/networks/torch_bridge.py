@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError(advice("this", "torch", "torch")) from error
 
 from bidual._util.typing import Array
+from bidual.networks.base import Network
 
 if TYPE_CHECKING:
     from bidual.networks.batch_norm import BatchNormNetwork
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from bidual.networks.gated import GatedNetwork
     from bidual.networks.standardised import StandardisedNetwork
     from bidual.networks.two_layer import TwoLayerNetwork
+
+Kind = TypeVar("Kind", bound=Network)
 
 
 def _linear(weight: Array, bias: Array | None, dtype: torch.dtype) -> torch.nn.Linear:
@@ -80,6 +83,7 @@ def standardised_module(network: StandardisedNetwork, dtype: torch.dtype | None)
 def batch_norm_module(network: BatchNormNetwork, dtype: torch.dtype | None) -> torch.nn.Sequential:
     """``Sequential(Linear, BatchNorm1d, ReLU, Linear)``, or with the ReLU first, in evaluation mode."""
     dtype = torch.float64 if dtype is None else dtype
+    network = network if network.n_neurons else heard(network)
     layer = batch_norm_layer(network, torch.nn.BatchNorm1d, dtype)
     middle = [layer, torch.nn.ReLU()] if network.position == "before" else [torch.nn.ReLU(), layer]
     return torch.nn.Sequential(
@@ -87,6 +91,16 @@ def batch_norm_module(network: BatchNormNetwork, dtype: torch.dtype | None) -> t
         *middle,
         _linear(network.output_weights.T, network.intercept, dtype),
     ).eval()
+
+
+def heard(network: Kind) -> Kind:
+    """A network without neurons with one that does nothing: torch cannot run some layers of none."""
+    one = {
+        name: np.full((1, *w.shape[1:]), float(name == "norm"))
+        for name, w in network.weights().items()
+        if w is not None and w.shape[:1] == (0,)
+    }
+    return type(network)(**{**network.weights(), **one})
 
 
 def batch_norm_layer(network: BatchNormNetwork, kind: Callable[..., torch.nn.Module], dtype: torch.dtype) -> Any:
@@ -123,31 +137,39 @@ class GatedModule(torch.nn.Module):
     r""":math:`\sum_i 1[g_i^T x + h_i \ge 0] (W_i^T x + c_i) + b`; gates are buffers, the rest can be trained on."""
 
     gate_weights: torch.Tensor
-    gate_bias: torch.Tensor
+    gate_bias: torch.Tensor | None
+    linear_bias: torch.nn.Parameter | None
 
     def __init__(self, network: GatedNetwork, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        m, d, C = network.linear_weights.shape
 
-        def tensor(values: Array | None, shape: tuple[int, ...]) -> torch.Tensor:
-            array = np.zeros(shape) if values is None else np.array(values)
-            return torch.as_tensor(array, dtype=torch.float64 if dtype is None else dtype)
+        def tensor(values: Array) -> torch.Tensor:
+            return torch.as_tensor(np.array(values), dtype=torch.float64 if dtype is None else dtype)
 
-        self.register_buffer("gate_weights", tensor(network.gate_weights, (m, d)))
-        self.register_buffer("gate_bias", tensor(network.gate_bias, (m,)))
-        self.linear_weights = torch.nn.Parameter(tensor(network.linear_weights, (m, d, C)))
-        self.linear_bias = torch.nn.Parameter(tensor(network.linear_bias, (m, C)))
-        self.intercept = torch.nn.Parameter(tensor(network.intercept, (C,)))
+        gate_bias, linear_bias = network.gate_bias, network.linear_bias
+        self.register_buffer("gate_weights", tensor(network.gate_weights))
+        self.register_buffer("gate_bias", None if gate_bias is None else tensor(gate_bias))
+        self.linear_weights = torch.nn.Parameter(tensor(network.linear_weights))
+        self.linear_bias = None if linear_bias is None else torch.nn.Parameter(tensor(linear_bias))
+        self.intercept = torch.nn.Parameter(tensor(network.intercept))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Outputs ``(n, C)``."""
-        gates = (x @ self.gate_weights.T + self.gate_bias >= 0).to(x.dtype)
+        reach = x @ self.gate_weights.T
+        gates = (reach >= 0 if self.gate_bias is None else reach + self.gate_bias >= 0).to(x.dtype)
         mixed = torch.einsum("nm,mdc->ndc", gates, self.linear_weights)
-        return torch.einsum("nd,ndc->nc", x, mixed) + gates @ self.linear_bias + self.intercept
+        F = torch.einsum("nd,ndc->nc", x, mixed) + self.intercept
+        return F if self.linear_bias is None else F + gates @ self.linear_bias
 
 
 def numbers(tensor: Any) -> Array:
     """A tensor of weights in double precision; ValueError if it holds anything but real numbers."""
+    check_numbers(tensor)
+    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
+
+
+def check_numbers(tensor: Any) -> None:
+    """ValueError if a tensor of weights holds anything but real numbers."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"weights must be tensors, got a {type(tensor).__name__}")
     if tensor.is_complex() or tensor.is_quantized or tensor.layout is not torch.strided:
@@ -156,28 +178,35 @@ def numbers(tensor: Any) -> Array:
         raise ValueError("the weights of a lazy module have no values yet: run it once")
     if tensor.is_meta:
         raise ValueError("the weights are on the device 'meta', where they have no values: load them first")
-    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
+
+
+#: Layers of dense networks that a file may hold.
+_LAYERS: list[Any] = [
+    torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ParameterList, torch.nn.Linear, torch.nn.ReLU,
+    torch.nn.LeakyReLU, torch.nn.Dropout, torch.nn.Identity,
+]  # fmt: skip
 
 
 def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
-    """What ``torch.save`` wrote: a ``Sequential`` that :func:`bidual.networks.from_torch` knows.
+    """What ``torch.save`` wrote: a module of layers that :func:`bidual.networks.from_torch` knows.
 
-    Of a dense network the state dict is enough; that of a convolutional one does not say its stride and pooling.
+    Of Linear, ReLU, Linear the state dict is enough; that of others does not say where the layers stand.
     """
+    from bidual.networks.layerwise_torch import LayerwiseModule
+    from bidual.networks.parallel_torch import ParallelModule
     from bidual.networks.torch_conv import LAYERS
 
-    layers: list[Any] = [torch.nn.Sequential, torch.nn.Linear, torch.nn.ReLU, torch.nn.Dropout, torch.nn.Identity]
-    layers += LAYERS
+    ours = [Standardise, GatedModule, ParallelModule, LayerwiseModule]
     try:
-        with torch.serialization.safe_globals(layers):
+        with torch.serialization.safe_globals([*_LAYERS, *ours, *LAYERS]):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
     except Exception as error:  # torch raises anything from EOFError to RuntimeError
         raise ValueError(
-            f"{path} cannot be read safely: save Sequential(Linear, ReLU, Linear), its state_dict, or Sequential(Conv, "
-            "ReLU, AdaptiveAvgPool(1), Flatten, Linear) with torch.save "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
+            f"{path} cannot be read safely: save a torch.nn.Sequential of layers that bidual.networks.from_torch "
+            "knows, or the state_dict of Sequential(Linear, ReLU, Linear); of a class of your own, from_torch(module) "
+            f"as JSON ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'})"
         ) from error
     if isinstance(content, torch.nn.Module):
         return content
@@ -192,7 +221,10 @@ def read_module(path: str | os.PathLike[str]) -> torch.nn.Module:
                 f"{path} holds the weights of convolutions ({held}) without their stride, padding and pooling: save "
                 "the module itself, torch.save(module, path)"
             )
-        raise ValueError(f"{path} holds {held}, not the weights of two linear layers")
+        raise ValueError(
+            f"{path} holds {held}, not the weights of two linear layers: save the module itself, "
+            "torch.save(module, path)"
+        )
 
     def linear(name: str) -> torch.nn.Linear:
         weight, bias = numbers(content[name]), content.get(name[: -len("weight")] + "bias")

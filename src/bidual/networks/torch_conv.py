@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from bidual._util.patches import Window, as_filters
 from bidual._util.typing import Array
+from bidual.networks.convolutional import ConvolutionalNetwork
 from bidual.networks.gated import GatedNetwork
-from bidual.networks.torch_bridge import _linear, batch_norm_layer, numbers
-from bidual.networks.two_layer import TwoLayerNetwork
-
-if TYPE_CHECKING:
-    from bidual.networks.convolutional import ConvolutionalNetwork
+from bidual.networks.torch_bridge import _linear, batch_norm_layer, heard
 
 _CONVOLUTIONS: dict[int, Any] = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}
 _NORMALISATIONS: dict[int, Any] = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm2d}
@@ -95,6 +92,8 @@ def convolutional_module(network: ConvolutionalNetwork, dtype: torch.dtype | Non
     Gates are no standard layer: of them it is ``Sequential(GatedConvolution)``.
     """
     dtype = torch.float64 if dtype is None else dtype
+    if not network.n_neurons:
+        network = ConvolutionalNetwork(heard(network.layer), **network.options(), intercept=network.intercept)
     layer, window = network.layer, network.window
     axes = None if window.kernel is None else len(window.kernel)
     if isinstance(layer, GatedNetwork):
@@ -158,55 +157,16 @@ def _convolution(
     return module
 
 
-def is_convolutional(module: Any) -> bool:
-    """Whether a ``Sequential`` starts with a convolution."""
-    layers = list(module.children()) if isinstance(module, torch.nn.Sequential) else []
-    return bool(layers) and isinstance(layers[0], tuple(_CONVOLUTIONS.values()))
-
-
-def convolutional_arguments(module: Any) -> dict[str, Any]:
-    """The arguments of :class:`ConvolutionalNetwork` from ``Sequential(Conv, ReLU, pooling, [Flatten], Linear)``."""
-    layers = [m for m in module.children() if not isinstance(m, torch.nn.Identity | torch.nn.Dropout)]
-    names = ", ".join(type(m).__name__ for m in layers)
-    wrong = ValueError(
-        "expected torch.nn.Sequential(Conv1d or Conv2d, ReLU, pooling over all positions, Flatten, Linear); got "
-        f"Sequential({names})"
-    )
-    if len(layers) < 4 or not isinstance(layers[1], torch.nn.ReLU) or not isinstance(layers[-1], torch.nn.Linear):
-        raise wrong
-    first, last = layers[0], layers[-1]
-    pool = [m for m in layers[2:-1] if not isinstance(m, torch.nn.Flatten)]
-    if len(pool) != 1:
-        raise wrong
-    axes = len(first.kernel_size)
-    if isinstance(pool[0], SumPool):
-        pooling = "sum"
-    elif isinstance(pool[0], _AVERAGES[axes]) and set(np.atleast_1d(pool[0].output_size)) == {1}:
-        pooling = "average"
-    else:
-        raise wrong
-    plain = first.groups == 1 and set(first.dilation) == {1} and first.padding_mode == "zeros"
-    if not plain or isinstance(first.padding, str):
-        raise ValueError(
-            "only convolutions without groups, dilation and with zeros as numeric padding can be converted"
-        )
-
-    hidden = np.moveaxis(numbers(first.weight), 1, -1).reshape(first.out_channels, -1)
-    bias, intercept = (None if t is None else numbers(t) for t in (first.bias, last.bias))
-    return {
-        "layer": TwoLayerNetwork(hidden, numbers(last.weight).T, hidden_bias=bias),
-        "kernel_size": first.kernel_size,
-        "stride": first.stride,
-        "padding": first.padding,
-        "pooling": pooling,
-        "intercept": intercept,
-    }
-
-
 #: Layers of convolutional networks that a file may hold, besides those of dense ones.
 LAYERS: list[Any] = [
     *_CONVOLUTIONS.values(),
+    *_NORMALISATIONS.values(),
     *_AVERAGES.values(),
+    *_WRAPS.values(),
     torch.nn.Flatten,
     SumPool,
+    PatchSum,
+    Last,
+    SwappedNorm,
+    GatedConvolution,
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
+from bidual._util.clock import clock
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture
 from bidual.bounds import Certificate
@@ -123,10 +123,10 @@ def _mlp(
     mlp = kind(
         hidden_layer_sizes=(width,), alpha=n * how.beta, solver="lbfgs", max_iter=_STEPS, tol=_STILL, random_state=seed
     )
-    began = time.perf_counter()
+    began = clock()
     with np.errstate(over="ignore"):  # steps of its line search that it takes back
         mlp.fit(X, y)
-    seconds = time.perf_counter() - began
+    seconds = clock() - began
     objective = None
     if how.loss.name in _MLP_LOSSES and how.architecture == "two_layer" and how.activation == "relu" and how.beta > 0:
         network = from_sklearn(mlp)

@@ -12,12 +12,12 @@ there is. Several :math:`\lambda` are tried in turn, in slices of time; each goe
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.typing import FloatArray
 from bidual.bounds import Bound, lower_bound, sufficient
 from bidual.bounds.oracle import SignSearch
@@ -80,15 +80,15 @@ class Blend:
 
     def run(self, deadline: float, offer: Offer) -> None:
         """Prove as much as possible until then."""
-        piece = SLICE * (deadline - time.perf_counter())
-        if self._try(1.0, time.perf_counter() + 1.5 * piece, offer) or time.perf_counter() >= deadline:
+        piece = SLICE * (deadline - clock())
+        if self._try(1.0, clock() + 1.5 * piece, offer) or clock() >= deadline:
             return
-        self.easy = self.find_easy(time.perf_counter() + 2.5 * piece)
-        if self._try(0.0, time.perf_counter() + piece, offer):
+        self.easy = self.find_easy(clock() + 2.5 * piece)
+        if self._try(0.0, clock() + piece, offer):
             return
         following = self._next()
-        while following is not None and time.perf_counter() < deadline:
-            if self._try(following, min(deadline, time.perf_counter() + piece), offer):
+        while following is not None and clock() < deadline:
+            if self._try(following, min(deadline, clock() + piece), offer):
                 return
             following = self._next()
 

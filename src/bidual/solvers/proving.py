@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, current, watching
@@ -51,7 +51,7 @@ def proven(problem: Problem, solution: Solution, tol: float, seconds: float) -> 
         return solution.bound, solution.method
     if not found.any() and problem.loss.smooth:  # nothing is known yet: the residual is a dual point, too
         found = -problem.loss.gradient(F, problem.Y, problem.w)
-    deadline = time.perf_counter() + SEARCH * seconds
+    deadline = clock() + SEARCH * seconds
     with watching(seconds):
         prover = Prover(problem, found, lowest, tol, deadline, incumbents=neurons.U)
         if solution.bound.proven:
@@ -76,7 +76,7 @@ class Prover:
     tol : float
         Stop when this relative gap is proven.
     deadline : float
-        Moment of :func:`time.perf_counter` at which to stop.
+        Moment of :func:`~bidual._util.clock.clock` at which to stop.
     method : str
         See :func:`bidual.bounds.oracle.bound_oracle`; "local" proves by norms only.
     incumbents : ndarray, shape (k, p)
@@ -117,7 +117,7 @@ class Prover:
 
     def run(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
-        late = current().late() or time.perf_counter() >= self.deadline
+        late = current().late() or clock() >= self.deadline
         with suppress(Stopped):  # the deadline ends a search that goes on; the limits of the run end any
             if self.done or self.method == "local" or late or self._by_patterns():
                 return
@@ -133,7 +133,7 @@ class Prover:
     def _affordable(self) -> bool:
         """Whether there is time to write down the dual constraint, two products with all rows."""
         N, p = self.problem.atoms.M.shape
-        return 2.0 * N * p**2 <= SPEED * (self.deadline - time.perf_counter())
+        return 2.0 * N * p**2 <= SPEED * (self.deadline - clock())
 
     def _by_oracle(self) -> None:
         incumbents = self._heaviest()
@@ -143,7 +143,7 @@ class Prover:
             Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known).run(self.deadline, self.offer)
             return
         for V in self._points():
-            now = time.perf_counter()
+            now = clock()
             if self.done or now >= self.deadline:
                 return
             until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
@@ -167,7 +167,7 @@ class Prover:
         cones = self.method == "cones" or (self.method == "auto" and free.atoms.reduced.shape[1] <= CONE_RANK)
         incumbents = self._heaviest()
         for multiple in BRANCHING if cones else RELAXED:
-            if self.done or time.perf_counter() >= self.deadline:
+            if self.done or clock() >= self.deadline:
                 return
             priced = Priced.at(free, multiple)
             U = None if incumbents is None else priced.ordinary(incumbents)
@@ -196,7 +196,7 @@ class Prover:
         """Dual points, the most promising first; where the relaxation stays loose, one that suits it."""
         yield self.found
         if self._relaxes:
-            now = time.perf_counter()
+            now = clock()
             yield self._easy(now + 0.4 * (self.deadline - now))
         for V in self.others:
             yield self._point(V)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 import numpy as np
 from sklearn.utils import check_random_state
 
+from bidual._util.clock import clock
 from bidual._util.progress import closed, note, unit
 from bidual._util.status import Status
 from bidual._util.tuning import tuning
@@ -52,7 +52,7 @@ class Log:
     ----------
     options : Options
     began : float or None
-        When the work began, of ``time.perf_counter``; None: now.
+        When the work began, of :func:`~bidual._util.clock.clock`; None: now.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Log:
 
     def __init__(self, options: Options, began: float | None = None) -> None:
         self.options = options
-        self.began = time.perf_counter() if began is None else began
+        self.began = clock() if began is None else began
         self.history: list[HistoryEntry] = []
         self.status: str = Status.MAX_ITER
         self.n_iter = 0
@@ -72,7 +72,7 @@ class Log:
     @property
     def elapsed(self) -> float:
         """Seconds since the work began."""
-        return time.perf_counter() - self.began
+        return clock() - self.began
 
     @cached_property
     def seed(self) -> int:
@@ -134,7 +134,7 @@ class Run(Log, Generic[NetworkT]):
     objective : float or None
         Its objective; None: to be computed.
     began : float or None
-        When the work began, of ``time.perf_counter``; None: now.
+        When the work began, of :func:`~bidual._util.clock.clock`; None: now.
 
     Attributes
     ----------

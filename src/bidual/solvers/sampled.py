@@ -10,12 +10,12 @@ ascents: the best u for an output direction a is a projection onto the cone, the
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bidual._util.clock import clock
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint, watching
 from bidual.arrangements import Patterns
@@ -119,7 +119,7 @@ class PatternRun(SharedRun):
 
 def solve_sampled_several(problem: Problem[Relu], options: Options) -> Solution:
     """Train neurons of given or random patterns that feed all outputs."""
-    began, limit = time.perf_counter(), options.time_limit
+    began, limit = clock(), options.time_limit
     with watching(limit), threadpool_limits(1, user_api="blas"):
         patterns = some_cells(problem, options)
         assert isinstance(patterns, Patterns)

@@ -12,7 +12,6 @@ the same program with an indicator for a loss: the rays of all cells fit whateve
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
+from bidual._util.clock import clock
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, checkpoint, current, watching
 from bidual.arrangements import Patterns
@@ -180,7 +180,7 @@ class SharedRun(Run):
         a moment first.
         """
         problem, tol, V = self.problem, self.options.tol, self.bound.V
-        last = min(current().deadline, time.perf_counter() + max(_PATIENCE, _AS_LONG * self.elapsed))
+        last = min(current().deadline, clock() + max(_PATIENCE, _AS_LONG * self.elapsed))
         target = sufficient(problem, V, (1.0 - _PROVEN * tol) * self.objective)
         for told in self.branch_and_bound(V, target, last):
             bound = lower_bound(problem, V, told.value, told.bound, told.proof)
@@ -212,9 +212,9 @@ class SharedRun(Run):
         problem, moment, rtol = self.problem, _MOMENT, _FINE * self.options.tol
         known = self.directions @ problem.atoms.basis.T if len(self.directions) else None
         while True:
-            until = min(last, time.perf_counter() + moment)
+            until = min(last, clock() + moment)
             yield bound_oracle(problem, V, target=target, rtol=rtol, deadline=until, incumbent=known)
-            if not until <= time.perf_counter() < last:
+            if not until <= clock() < last:
                 return
             moment *= _LONGER
 
@@ -287,7 +287,7 @@ def many_starts(problem: Problem[Relu], run: SharedRun) -> Search:
 
 def solve_several(problem: Problem[Relu], options: Options, train: Callable[[Options], Solution]) -> Solution:
     """Train to a proven gap; where faces are many, from what ``train`` finds in half of the time."""
-    began = time.perf_counter()
+    began = clock()
     with watching(options.time_limit):
         faces = few_faces(problem.atoms.reduced, FACES)
         if faces is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, Generic
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.registry import ByKind
 from bidual._util.typing import FloatArray
 from bidual._util.watch import watching
@@ -62,16 +62,16 @@ class Steps(ABC, Generic[AtomsT]):
 
         Column generation, and then a search over cones of directions that proves its bound.
         """
-        began = time.perf_counter()
+        began = clock()
         limit = options.time_limit
         half = replace(options, tol=0.3 * options.tol, audit=False, time_limit=None if limit is None else 0.5 * limit)
         with watching(limit):
             found = self.generate(half)
             # the last digits may take branch and bound forever
-            now = time.perf_counter()
+            now = clock()
             seconds = max(5.0, 2.0 * (now - began)) if limit is None else max(0.0, began + limit - now)
             bound, method = proven(self.problem, found, options.tol, seconds)
-        last = replace(found.history[-1], elapsed=time.perf_counter() - began, likely_bound=bound.value)
+        last = replace(found.history[-1], elapsed=clock() - began, likely_bound=bound.value)
         return replace(found, bound=bound, method=method, history=[*found.history, last])
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.progress import task
 from bidual._util.ranges import check_range
 from bidual._util.typing import Array, FloatArray
@@ -110,7 +110,7 @@ def train_spline(
 def _trained(
     objective: Objective, X: FloatArray, Y: FloatArray, sample_weight: Array | None, options: Options
 ) -> Trained:
-    began = time.perf_counter()
+    began = clock()
     check_range(X=X, y=Y)
     posed = SplineSet.of(objective, X, Y, sample_weight)
     X, Y, loss, units = posed.X, posed.problem.Y, posed.problem.loss, posed.units

@@ -12,11 +12,11 @@ which is the condition of Lemma 3.2: some v with :math:`|v^T (Xu)_+| \le 1` for 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.typing import Array, FloatArray
 from bidual.closed_form.batch_norm import ConditionError
 from bidual.geometry.spike_free import is_spike_free
@@ -158,7 +158,7 @@ def l0_l1_equivalence(
         solution = solve_finite(scaled, patterns, options)
     assert isinstance(solution.neurons, Neurons)
     if solution.scope != "global":
-        bound, how = proven(scaled, solution, 0.5 * tol, time.perf_counter() + time_limit)
+        bound, how = proven(scaled, solution, 0.5 * tol, clock() + time_limit)
         solution = replace(solution, bound=bound, method=how)
     solution = units.restore(solution)
     assert isinstance(solution.neurons, Neurons)

@@ -6,7 +6,6 @@ so that each training starts from the network before.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bidual._util.checks import check_number, check_prove, check_seed, check_time_limit, check_verbose, shown
+from bidual._util.clock import clock
 from bidual._util.progress import task
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import watching
@@ -293,10 +293,10 @@ def solution_path(
         prove=prove,
         verbose=int(verbose),
     )
-    began = time.perf_counter()
+    began = clock()
     with watching():
         path = trace(data, beta_grid(data, betas, n_betas, beta_min_ratio, options), method, options, activation)
-    path = replace(path, elapsed=time.perf_counter() - began)
+    path = replace(path, elapsed=clock() - began)
     path.warn_unless_converged()
     return path
 
@@ -342,7 +342,7 @@ def trace(
     Ctrl-C leaves those that are finished; if there are none, it is a KeyboardInterrupt. ``enough`` is asked after
     every beta whether the path may end there.
     """
-    began = time.perf_counter()
+    began = clock()
     inner = replace(options, verbose=max(0, options.verbose - 1))
     points: list[Trained] = []
     with watching() as watch, task("path", options.verbose) as progress:
@@ -370,4 +370,4 @@ def trace(
                 )
     if not points:
         raise KeyboardInterrupt
-    return SolutionPath(betas[: len(points)], points, options.tol, time.perf_counter() - began, watch.interrupted)
+    return SolutionPath(betas[: len(points)], points, options.tol, clock() - began, watch.interrupted)

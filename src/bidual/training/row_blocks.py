@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from bidual._util.clock import clock
 from bidual._util.data import normalise_weights
 from bidual._util.extras import advice
 from bidual._util.progress import task
@@ -142,7 +142,7 @@ class RowBlocks(Trainable):
     def _trained(
         self, watch: Watch, method: str | Solver, options: Options, start: Start, activation: str, gates: Any
     ) -> Trained:
-        began = time.perf_counter()
+        began = clock()
         if isinstance(start, Trained):
             gates, start = gates if start.directions is None else start.directions, start.network
         if not isinstance(start, GatedNetwork) or not start.n_neurons:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from bidual._util.clock import clock
 from bidual._util.progress import task
 from bidual._util.ranges import check_columns
 from bidual._util.typing import FloatArray
@@ -60,6 +60,8 @@ class Trained:
         )
 
 
+#: How much more, relatively, a network may cost on the data than its weights say: its statistics are sums that round.
+_SAME_COST = 1e-6
 #: What training may start from.
 Start: TypeAlias = Network | Trained | None
 
@@ -155,7 +157,13 @@ class TrainingSet(Posed, Trainable):
 
     def check_network(self, network: Network, gated: bool) -> None:
         """Raise if the network is not one of those that the problem is about."""
-        (self.lift.gated_neurons if gated else self.lift.neurons)(network)
+        neurons = (self.lift.gated_neurons if gated else self.lift.neurons)(network)
+        cost, said = float(np.sum(neurons.costs)), network.penalty()
+        if not cost <= said * (1.0 + _SAME_COST):
+            raise ValueError(
+                f"it costs {said:.9g}, and networks that compute the same on these data cost {cost:.9g}: its "
+                "normalisation is not that of the data"
+            )
 
     def accounted(self, bound: Bound) -> Bound:
         """A bound on the problem as posed as one on that of exact features."""
@@ -191,7 +199,7 @@ class TrainingSet(Posed, Trainable):
     def _trained(
         self, watch: Watch, method: str | Solver, options: Options, start: Start, activation: str, gates: Any
     ) -> Trained:
-        began = time.perf_counter()
+        began = clock()
         self.objective.check(self.problem.n_outputs, activation, method if isinstance(method, str) else None)
         act, units, natural = ACTIVATIONS[activation], self.units, self.natural
         if (vectors := gate_vectors(self.lift, gates)) is not None:
@@ -207,7 +215,7 @@ class TrainingSet(Posed, Trainable):
         with task("training", options.verbose, units.value):
             by = act.solver(method) if isinstance(method, str) else method
             solution = solved(natural, by, replace(options, time_limit=_training_share(options, watch)), act.nothing)
-            seconds = seconds_for(options.prove, time.perf_counter() - began, watch.left)
+            seconds = seconds_for(options.prove, clock() - began, watch.left)
             bound, how = solution.proven or (solution.bound, solution.method)
             unknown = not bound.V.any() or seconds > 0  # a bound by norms costs little
             if not bound.proven or (solution.scope == "global" and unknown):

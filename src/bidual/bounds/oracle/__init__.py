@@ -14,13 +14,13 @@ method     how                                                                  
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bidual._util.clock import clock
 from bidual._util.typing import FloatArray
 from bidual.arrangements import few_patterns
 from bidual.bounds.oracle.base import DualConstraint, OracleBound
@@ -135,7 +135,7 @@ def _auto(question: _Question) -> _Answer:
         return _cones(question)
     answer = _compact(question)
     question.u = max(question.u, answer.u, key=constraint.value)
-    if question.good(answer.bound) or time.perf_counter() >= question.deadline:
+    if question.good(answer.bound) or clock() >= question.deadline:
         return answer
     if constraint.rank <= CONE_RANK:
         return min(answer, _cones(question), key=lambda a: a.bound)
@@ -177,8 +177,8 @@ def bound_oracle(
     rtol : float
         Stop when the bound is this close to the best value found.
     deadline : float
-        Moment of :func:`time.perf_counter` at which to stop; what is returned then is as valid as ever. Without it
-        the methods "cones" and "signs" may run for very long; "auto" does not branch on signs.
+        Moment of :func:`~bidual._util.clock.clock` at which to stop; what is returned then is as valid as ever. Without
+        it the methods "cones" and "signs" may run for very long; "auto" does not branch on signs.
     incumbent : ndarray, shape (p,) or (k, p), or None
         Directions to start from, in the coordinates of the columns of M: neurons, or the finds of a local search.
 
@@ -248,7 +248,7 @@ class SignSearch:
         if self.search is not None:
             with threadpool_limits(1, user_api="blas"):
                 self.search.run(deadline)
-            self.exhausted = time.perf_counter() < deadline
+            self.exhausted = clock() < deadline
 
     def told(self) -> OracleBound:
         """What is proven so far."""

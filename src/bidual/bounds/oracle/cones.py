@@ -9,13 +9,13 @@ every feasible q proves a bound. Cones whose bound is too large are halved.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.cores import threads
 from bidual._util.rounding import gamma
 from bidual._util.typing import FloatArray, IntArray
@@ -129,7 +129,7 @@ class ConeSearch:
         """Take steps until the goal is reached, nothing is open or time is up."""
         watch = current()
         while len(self.bounds) and self.bound > self.goal:
-            if self.rounds and (watch.late() or time.perf_counter() >= deadline):
+            if self.rounds and (watch.late() or clock() >= deadline):
                 break
             self.step()
 

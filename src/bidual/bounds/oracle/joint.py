@@ -8,12 +8,11 @@ bound is loose, the v found so proves more than the residual of the best network
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
+from bidual._util.clock import clock
 from bidual._util.typing import FloatArray
 from bidual._util.watch import current
 from bidual.bounds.dual import lower_bound
@@ -40,7 +39,7 @@ def relaxed_dual(
     V : ndarray, shape (n, 1)
         A dual point, such as the negative gradient of the loss at a network's outputs.
     deadline : float
-        Moment of :func:`time.perf_counter` at which to stop.
+        Moment of :func:`~bidual._util.clock.clock` at which to stop.
     rounds : int
         Relaxed neurons are added so many times at most.
     tol : float
@@ -67,7 +66,7 @@ def relaxed_dual(
                 best, best_value = point, value
             found = _neurons(problem, point, search)
             found = found[:, point[:, 0] @ found > (1.0 + tol) * problem.beta]
-            if not found.shape[1] or current().late() or time.perf_counter() >= deadline:
+            if not found.shape[1] or current().late() or clock() >= deadline:
                 break
             columns = np.column_stack([columns, found])
             alpha, point = _refit(problem, columns, np.concatenate([alpha, np.zeros(found.shape[1])]), deadline)
@@ -117,7 +116,7 @@ def _refit(problem: Problem, columns: FloatArray, alpha: FloatArray, deadline: f
     watch = current()
 
     def ask(a: FloatArray) -> None:
-        if watch.late() or time.perf_counter() >= deadline:
+        if watch.late() or clock() >= deadline:
             raise StopIteration
 
     search = minimize(

@@ -7,13 +7,13 @@ bound it on the cone: :math:`g(\sum_j c_j a_j) \le \sum_j c_j g(a_j)`. With one 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.rounding import UNIT, gamma, stretch
 from bidual._util.typing import Array, FloatArray, IntArray
 from bidual._util.watch import Stopped
@@ -239,7 +239,7 @@ class RelaxationSearch:
 
     def run(self, deadline: float, branch: bool = True) -> None:
         """Refine until the goal or the deadline is reached or nothing is left to refine."""
-        while self.bound > self.goal and time.perf_counter() < deadline:
+        while self.bound > self.goal and clock() < deadline:
             edges, trees = list(self.cover.edges), len(self.trees)
             try:
                 if not (self._halve_outputs() or (branch and self._halve_inputs())):

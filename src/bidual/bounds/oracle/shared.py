@@ -10,12 +10,12 @@ norms, which ignore the cones of the patterns, are a bound as well.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.rounding import gamma
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped
@@ -176,7 +176,7 @@ class SharedSearch:
 
     def run(self, goal: float, deadline: float) -> None:
         """Halve cones until the bound is at most ``goal``, time is up, or there is no hope."""
-        while time.perf_counter() < deadline and len(self.cover.cones):
+        while clock() < deadline and len(self.cover.cones):
             bounds = self._bounds
             if min(self._spectral, float(bounds.max())) <= goal or self.value > goal:
                 return

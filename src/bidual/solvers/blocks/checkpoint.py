@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.files import write_atomically
 from bidual._util.tuning import tuning
 from bidual._util.typing import Array
@@ -33,7 +33,7 @@ class Checkpoint:
         self.path = None if path is None else Path(path)
         self.problem = problem
         self._kept: dict[str, Array] = {}
-        self._last = time.perf_counter()
+        self._last = clock()
 
     def keep(self, **arrays: Array) -> None:
         """Arrays that do not change from now on, to be written with every state."""
@@ -73,7 +73,7 @@ class Checkpoint:
 
     def offer(self, state: Callable[[], dict[str, Any]], force: bool = False) -> None:
         """Write the state if the last time was long ago."""
-        if self.path is None or not (force or time.perf_counter() - self._last > tuning().checkpoint_seconds):
+        if self.path is None or not (force or clock() - self._last > tuning().checkpoint_seconds):
             return
         everything = {**self._kept, **state()}
         arrays = {k: v for k, v in everything.items() if isinstance(v, np.ndarray)}
@@ -85,4 +85,4 @@ class Checkpoint:
                 np.savez(handle, about=np.array(about), **arrays)  # type: ignore[arg-type]
 
         write_atomically(self.path, write)
-        self._last = time.perf_counter()
+        self._last = clock()

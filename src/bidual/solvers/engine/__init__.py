@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.progress import note
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
@@ -61,12 +61,12 @@ class ReluSteps(Steps[Relu]):
                 f"the loss {loss.name!r} is smooth but states no lipschitz constant, which sets the steps of "
                 "method='adaptive': give it lipschitz, or use method='exact' or 'sampled'"
             )
-        began = time.perf_counter()
+        began = clock()
         from bidual.solvers.engine.loop import Engine, run  # numba takes a moment to load: only when it is needed
         from bidual.solvers.engine.many_rows import run_many_rows, suits
         from bidual.solvers.engine.several import SeveralOutputs
 
-        loading = time.perf_counter() - began
+        loading = clock() - began
         if options.verbose and loading > 1.0:
             note(f"{loading:.1f} s to load or compile the kernels, once, not counted below")
         if loss.smooth and suits(self.problem):

@@ -16,7 +16,6 @@ with several outputs is in :mod:`bidual.solvers.engine.several`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -25,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bidual._util.clock import clock
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
 from bidual.atoms import Neurons, Relu
@@ -100,7 +100,7 @@ class Engine(Searching):
     first_delta: ClassVar[float] = _DELTA
 
     def __init__(self, problem: Problem[Relu], options: Options) -> None:
-        began = time.perf_counter()
+        began = clock()
         rank = problem.atoms.reduced.shape[1]
         self.epsilon = first_epsilon(problem)
         b = fit_intercept(problem, smoothed(problem.loss, self.epsilon))

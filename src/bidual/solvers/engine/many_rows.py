@@ -10,12 +10,12 @@ own residual, and says honestly how much is left.
 
 from __future__ import annotations
 
-import time
 from typing import TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
@@ -73,7 +73,7 @@ class _ManyRows(Generation):
     problem: Problem[Relu]
 
     def __init__(self, problem: Problem[Relu], options: Options) -> None:
-        began = time.perf_counter()
+        began = clock()
         constant = Neurons.none(problem.atoms.reduced.shape[1], fit_intercept(problem, problem.loss))
         super().__init__(problem, options, constant, np.inf, began)
         self.pricer: Pricer | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint, watching
@@ -57,7 +57,7 @@ def solve_normalised(problem: Problem[Normalised], options: Options) -> Solution
 def _unlimited(problem: Problem[Normalised], options: Options) -> Solution:
     with suppress(ConditionError):
         return solve_closed_form(problem, options)
-    began = time.perf_counter()
+    began = clock()
     with watching(options.time_limit):
         every = few_patterns(problem.atoms.relu_inputs, tuning().normalised_patterns)
     if every is not None:

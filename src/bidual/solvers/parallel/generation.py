@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import current, watching
@@ -66,7 +66,7 @@ def solve_parallel(problem: Problem[Branches], options: Options) -> Solution:
     """Train until the audited relative gap is at most ``options.tol``; on all cells where they are few."""
     if not problem.atoms.M.any():  # every branch is zero
         return solve_constant(problem, options)
-    began = time.perf_counter()
+    began = clock()
     # of few branches the convex programs know nothing
     small = problem.n_outputs == 1 and options.max_neurons is None
     with watching(options.time_limit):
@@ -92,11 +92,11 @@ def solve_parallel(problem: Problem[Branches], options: Options) -> Solution:
 
 def solve_several_outputs(problem: Problem[Branches], options: Options) -> Solution:
     """Several outputs: column generation, and a proven bound over all cells (of more than two outputs a loose one)."""
-    began = time.perf_counter()
+    began = clock()
     every = problem.atoms.cells()
     found = solve_parallel(problem, replace(options, audit=False))
     bound = LayeredBounds(problem, every).lower_bound(problem.dual_point(found.bound.V))
-    last = replace(found.history[-1], elapsed=time.perf_counter() - began, likely_bound=bound.value)
+    last = replace(found.history[-1], elapsed=clock() - began, likely_bound=bound.value)
     return replace(
         found,
         bound=bound,

@@ -13,7 +13,6 @@ without the signs :math:`\mathcal I` that eq. 21 has.)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from bidual._util.clock import clock
 from bidual._util.extras import advice
 from bidual._util.typing import FloatArray
 from bidual._util.watch import checkpoint
@@ -77,7 +77,7 @@ class PenaltyForm(Solver):
         if posed is None:
             raise TypeError("the penalty form is for parallel networks: use architecture='parallel'")
         problem = posed
-        began = time.perf_counter()
+        began = clock()
         cells: LayeredPatterns = some_cells(problem, replace(options, n_patterns=options.n_patterns or self.n_patterns))  # type: ignore[assignment]
         none = problem.atoms.none(problem.atoms.M.shape[1], np.zeros(problem.n_outputs))
         run: Run = Run(problem, options, none, np.inf, began)
