@@ -20,7 +20,7 @@ from bidual.certification.case import on_rows
 from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, ChainSet, FilterSet, LinearSet, window_of
 from bidual.models import Model, as_network
 from bidual.networks import GatedNetwork, Network
-from bidual.splines.problem import KinkProof  # noqa: F401  (certificates of splines name its kind)
+from bidual.splines.problem import KinkProof
 from bidual.training.objective import Objective
 from bidual.training.posed import Posed
 from bidual.training.routing import stays_sparse
@@ -116,7 +116,7 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
             kind = partial(ChainSet.with_depth, depth)
     else:
         kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
-    if evidence.bias == "free":
+    if evidence.bias == "free" and isinstance(evidence.proof, KinkProof):
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
         kind = SplineSet.of
@@ -143,7 +143,7 @@ def _other_network(certificate: Certificate, evidence: Evidence, posed: Posed, n
         )
     if not evidence.fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         return "the model has an output intercept, the claim is about networks without"
-    if getattr(network, "free_bias", False) != (evidence.bias == "free"):
+    if getattr(network.core, "free_bias", False) != (evidence.bias == "free"):
         return "the model charges its hidden biases otherwise than the claim says"
     try:
         posed.check_network(network, gated)

@@ -13,8 +13,9 @@ from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, current, watching
-from bidual.atoms import Directional, Neurons
+from bidual.atoms import Directional, FreeBias, Neurons
 from bidual.bounds import Bound, bound_by_norms, cone_bounds, lower_bound, relative_gap, sufficient
+from bidual.bounds.free_bias import BRANCHING, RELAXED, Priced
 from bidual.bounds.oracle import CONE_RANK, SharedSearch, bound_oracle
 from bidual.bounds.oracle.joint import relaxed_dual
 from bidual.problem import Problem
@@ -128,8 +129,12 @@ class Prover:
         with suppress(Stopped):  # the deadline ends a search that goes on; the limits of the run end any
             if self.done or self.method == "local" or late or self._by_patterns():
                 return
-            # the oracle knows nothing of neurons of other kinds
-            if "plain oracle" in self.problem.atoms.can and self._affordable:
+            if not self._affordable:
+                return
+            free = self.problem.of(FreeBias)
+            if free is not None:
+                self._at_prices(free)
+            elif "plain oracle" in self.problem.atoms.can:  # the oracle knows nothing of neurons of other kinds
                 self._by_oracle()
 
     @property
@@ -140,7 +145,6 @@ class Prover:
 
     def _by_oracle(self) -> None:
         incumbents = self._heaviest()
-        goal = (1.0 - self.tol) * self.lowest
         if self._blends:
             self._blended().run(self.deadline, self.offer)
             return
@@ -149,16 +153,39 @@ class Prover:
             if self.done or now >= self.deadline:
                 return
             until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
-            oracle = bound_oracle(
-                self.problem,
-                V,
-                method=self.method,
-                target=sufficient(self.problem, V, goal),
-                rtol=0.1 * self.tol,
-                deadline=until,
-                incumbent=incumbents,
-            )
-            self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
+            self.offer(*self._asked(self.problem, V, incumbents, until))
+
+    def _asked(self, problem: Problem, V: FloatArray, incumbents: FloatArray | None, until: float) -> tuple[Bound, str]:
+        """The oracle's answer at V: a bound, and how it was found."""
+        oracle = bound_oracle(
+            problem,
+            V,
+            method=self.method,
+            target=sufficient(problem, V, (1.0 - self.tol) * self.lowest),
+            rtol=0.1 * self.tol,
+            deadline=until,
+            incumbent=incumbents,
+        )
+        return lower_bound(problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method
+
+    def _at_prices(self, free: Problem[FreeBias]) -> None:
+        """Free biases by ordinary neurons; branch and bound where it covers their cones, else the relaxation."""
+        cones = self.method == "cones" or (self.method == "auto" and free.atoms.reduced.shape[1] <= CONE_RANK)
+        incumbents = self._heaviest()
+        for multiple in BRANCHING if cones else RELAXED:
+            if self.done or clock() >= self.deadline:
+                return
+            priced = Priced.at(free, multiple)
+            U = None if incumbents is None else priced.ordinary(incumbents)
+            if cones:
+                bound, how = self._asked(priced.problem, self.found, U, self.deadline)
+            else:  # other dual points suit the relaxation better
+                prover = Prover(
+                    priced.problem, self.found, self.lowest, self.tol, self.deadline, self.method, U, self.others
+                )
+                prover.run()
+                bound, how = prover.best, prover.how
+            self.offer(priced.proven(bound), how)
 
     def _blended(self) -> Blend:
         """The search between the easy point and the best one, as far as it has come, for what is known now."""
@@ -179,7 +206,8 @@ class Prover:
         several = None
         if self.problem.n_coefficients > 1:
             several = self.problem.of(Directional)  # type: ignore[type-abstract]
-            if several is None or "plain oracle" in several.atoms.can:
+            can = frozenset[str]() if several is None else several.atoms.can
+            if "plain oracle" in can or "shared neurons" not in can:
                 return False
         patterns = self.problem.atoms.few_cells(PROOF_PATTERNS)
         if patterns is None:
