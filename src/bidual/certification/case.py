@@ -85,7 +85,7 @@ def pose(
     else:
         X = network.check_inputs(X)
     check_consistent_length(X, y, sample_weight)
-    network = on_rows(network, X, sample_weight)
+    network = on_rows(network, kind, X, sample_weight)
     stacked = kind.stack(X.shape, y)
     y = y if stacked is None else stacked
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
@@ -98,7 +98,6 @@ def pose(
         fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", _UNKNOWN))))
     if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
-    network = kind.stated(network)
     objective = Objective(acting, float(beta), kind, bias, fit_intercept)
     Y = encode_known(acting, y, labels, network.n_outputs)
     data = route(objective, X, Y, sample_weight, activation=activation)
@@ -107,10 +106,10 @@ def pose(
     return Case(network, data, labels)
 
 
-def on_rows(network: Network, X: FloatArray, sample_weight: Array | None) -> Network:
-    """The network as it is judged on training rows: a normalised one in terms of their statistics."""
+def on_rows(network: Network, architecture: Architecture, X: FloatArray, sample_weight: Array | None) -> Network:
+    """The network as it is judged on training rows: a normalised one in terms of their statistics, in its units."""
     counts = None if sample_weight is None else check_weights(sample_weight, X, ensure_non_negative=True)
-    return network.restated(X, counts)
+    return architecture.stated(network.restated(X, counts))
 
 
 def _architecture(network: Network) -> Architecture:

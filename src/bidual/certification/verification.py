@@ -90,7 +90,7 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
     if network is None:
         return None
     try:
-        network = on_rows(network, network.check_inputs(X), sample_weight)
+        network = on_rows(network, posed.objective.architecture, network.check_inputs(X), sample_weight)
     except ValueError as error:
         return _of_another_kind(error)
     return _other_network(certificate, evidence, posed, network)
@@ -100,13 +100,20 @@ def _of_another_kind(error: Exception) -> str:
     return f"the model is of another kind than the claim: {error}"
 
 
+def objective_of(evidence: Evidence, beta: float) -> Objective:
+    """What the networks of a claim minimise; linear ones are no architecture."""
+    if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
+        return Objective(evidence.loss, beta, bias=False, fit_intercept=evidence.fit_intercept)
+    return Objective.of(evidence, beta)
+
+
 def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sample_weight: Array | None) -> Posed:
     """The training problem that the certificate is about."""
     kind: Callable[..., Posed]
     tensors = False
+    objective = objective_of(evidence, certificate.beta)
     if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
         tensors = evidence.architecture == LINEAR_CONV
-        objective = Objective(evidence.loss, certificate.beta, bias=False, fit_intercept=evidence.fit_intercept)
         depth: Any = evidence.options.get("depth")
         layers = set(evidence.options) == {"depth"} and type(depth) is int and depth >= 2
         if evidence.bias is not False or not (tensors or layers):
@@ -115,7 +122,7 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
         if not tensors and depth != 2:
             kind = partial(ChainSet.with_depth, depth)
     else:
-        kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
+        kind = Objective.pose
     if evidence.bias == "free" and isinstance(evidence.proof, KinkProof):
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
