@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bidual import BatchNorm, ReLURegressor
 from bidual.plots import plot_fit_1d, plot_singular_similarity
-from bidual.study.implicit import singular_directions, singular_similarity
+from bidual.study.implicit import WhitenedForm, singular_directions, singular_similarity
 
 from .helpers import gaussian_problem, printed_program, white
 
@@ -209,3 +209,56 @@ def test_pictures_show_what_they_are_given():
     grid, values = fit.lines[0].get_data()
     np.testing.assert_allclose(np.interp(X[:, 0], grid, values), est.predict(X), atol=1e-9)
     matplotlib.pyplot.close("all")
+
+
+# ---- the whitened form -------------------------------------------------------------------------------------------
+
+
+def whitened_problem():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((7, 3)) @ np.diag([3.0, 1.0, 0.2]) + 2.0
+    return X, X[:, 0] * X[:, 1] + rng.standard_normal(7)
+
+
+def test_the_whitened_form_computes_what_the_network_does_at_the_same_cost():  # (16)
+    X, y = whitened_problem()
+    network = ReLURegressor(0.003, architecture="batch_norm", random_state=0).fit(X, y).network_
+    form = WhitenedForm.of(X)
+    white_network = form.network(network)
+    np.testing.assert_allclose(form.U.T @ form.U, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(form.features(X), form.U, atol=1e-12)
+    np.testing.assert_allclose(white_network.predict(form.U), network.predict(X), atol=1e-9)
+    assert white_network.penalty() == network.penalty()
+    Q, F = form.weights(network.hidden_weights), np.full(len(X), network.intercept[0])
+    for q, g, s, a in zip(Q, network.gamma, network.shift, network.output_weights[:, 0], strict=True):  # as printed
+        F += np.maximum(form.U @ q / np.linalg.norm(q) * g + s / np.sqrt(len(X)), 0) * a
+    np.testing.assert_allclose(F, network.predict(X), atol=1e-9)
+    np.testing.assert_allclose(form.hidden_weights(Q), network.hidden_weights, atol=1e-9)
+
+
+def test_a_step_of_the_network_is_that_of_its_whitened_form_times_the_squared_singular_values():  # (17)
+    X, y = whitened_problem()
+    form, rng, m = WhitenedForm.of(X), np.random.default_rng(4), 4
+    W = torch.tensor(rng.standard_normal((m, 3)), requires_grad=True)
+    Q = torch.tensor(form.weights(W.detach().numpy()), requires_grad=True)
+    gamma, shift, out = (torch.tensor(rng.standard_normal(m)) for _ in range(3))
+
+    def loss(values):
+        h = values - values.mean(0)
+        h = torch.relu(gamma * h / h.norm(dim=0) + shift / len(X) ** 0.5)
+        return 0.5 * ((h @ out - torch.tensor(y)) ** 2).sum()
+
+    loss(torch.tensor(X) @ W.T).backward()
+    loss(torch.tensor(form.U) @ Q.T).backward()
+    moved = form.weights(W.grad.numpy())  # the step of w, in the space of q
+    np.testing.assert_allclose(moved, form.step(Q.grad.numpy()), atol=1e-10)
+    assert np.abs(moved).max() > 1e-3
+
+
+def test_the_whitened_form_is_for_rows_that_differ_and_normalisation_before_the_relu():
+    with pytest.raises(ValueError, match="differ"):
+        WhitenedForm.of(np.ones((3, 2)))
+    X, y = whitened_problem()
+    after = ReLURegressor(1.0, architecture=BatchNorm("after"), tol=1.0).fit(X, y).network_
+    with pytest.raises(ValueError, match="before the ReLU"):
+        WhitenedForm.of(X).network(after)

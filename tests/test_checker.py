@@ -118,6 +118,16 @@ CASES = {
         relu(architecture=BatchNorm("after"), bias=False), np.round(WIDE[:, :3]), WIDE[:, 3], "normalised",
     ),
     "normalised, sampled": (relu(architecture=BatchNorm("after"), method="sampled", n_patterns=9), X, Y, "sampled"),
+    "normalised, two outputs": (
+        relu(architecture=BatchNorm("after"), method="exact", prove=2.0), X[:6], X[:6, ::-1] ** 2, "shared",
+    ),
+    "normalised, two outputs on some patterns": (
+        relu(architecture=BatchNorm("after"), method="sampled", n_patterns=9), X[:8], X[:8, ::-1] ** 2, "shared",
+    ),
+    "normalised as by torch": (relu(architecture=BatchNorm(normalisation="std")), X, Y, "patterns"),
+    "normalised as by torch, after": (
+        relu(architecture=BatchNorm("after", normalisation="std"), bias=False), X[:9], Y[:9], "normalised",
+    ),
     "one leaf": (relu(architecture=Parallel(1)), X, Y, "layers"),
     "two leaves": (relu(architecture=Parallel(2), method="exact", prove=2.0), X[:5], Y[:5], "layers"),
     "two outputs": (relu(architecture=Parallel(1, 3), method="exact", prove=2.0), X[:7], X[:7, ::-1] ** 2, "layers"),

@@ -44,10 +44,6 @@ FLAT = Convolutional(2, pooling="flatten")
             r"method='exact' does not go with beta=0 and archit.*use",
         ),
         (
-            {"architecture": BatchNorm("after")},
-            r"architecture=BatchNorm\(position='after'.*with 3 outputs: it needs a s",
-        ),
-        (
             {"architecture": DEEP, "method": "exact"},
             "'exact' does not go with archit.*use method='adaptive' or 'sampled'",
         ),
@@ -81,8 +77,6 @@ def test_paths_cross_validation_and_problems_posed_by_hand_pass_the_same_gate(mo
         ReLURegressorCV(method="cutting_plane", architecture="parallel").fit(X, Y)
     with refused:
         ReLURegressorCV(activation="gated", architecture="batch_norm").fit(X, Y)
-    with refused:
-        beta_max(X, Y, architecture=BatchNorm("after"))
     with refused:
         RowBlocks.of(Objective(get_loss("absolute"), 0.1), X, Y)
     with refused:

@@ -126,6 +126,10 @@ class Architecture(ABC):
         """The architecture of a network of this kind."""
         return cls()
 
+    def stated(self, network: Network) -> Network:
+        """The same network with its weights in the units in which this architecture charges them."""
+        return network
+
     def stack(self, shape: tuple[int, ...], y: Array) -> Array | None:
         """Targets, one row for each place with outputs, for X of this shape; None if every sample has one."""
         return None

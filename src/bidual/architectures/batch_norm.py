@@ -21,10 +21,13 @@ from bidual._util.exact_rank import exact_rank
 from bidual._util.typing import Array, BoolArray, FloatArray
 from bidual.architectures.base import Architecture, Lift
 from bidual.atoms import Neurons, Normalised, Relu
-from bidual.atoms.abilities import Ability, Needs, needs
+from bidual.atoms.abilities import Ability
 from bidual.atoms.normalised import statistics
 from bidual.networks import BatchNormNetwork, Network
 from bidual.networks.batch_norm import POSITIONS
+
+#: What the centred values are divided by.
+NORMALISATIONS = ("norm", "std")
 
 _EPS = float(np.finfo(float).eps)
 
@@ -38,11 +41,17 @@ class BatchNorm(Architecture):
     Parameters
     ----------
     position : {"before", "after"}, default="before"
-        Of the normalisation, as seen from the ReLU. "after" (000 sec. 6) is for one output.
+        Of the normalisation, as seen from the ReLU; "after" is that of 000 sec. 6.
     rank : int, float or None, default=None
         Train on the data truncated to their leading singular directions (000 sec. 4.2): an integer counts them, a
         float in (0, 1] is the fraction of the variance that they explain. Hidden weights then lie in their span.
         None keeps all.
+    normalisation : {"norm", "std"}, default="norm"
+        What the centred values are divided by: their 2-norm, as in the papers, or their standard deviation, as in
+        torch. The networks are the same, but not the units in which their scales and shifts are charged: "std" with
+        beta is "norm" with :math:`\beta / \sqrt n`. With "std" the meaning of beta does not change with the number of
+        rows, and the objective is that of torch with weight decay on the weights of ``BatchNorm1d``, its bias, and the
+        output weights.
 
     Notes
     -----
@@ -50,40 +59,44 @@ class BatchNorm(Architecture):
     own shift does its work: both values of ``bias`` train the same networks. After the ReLU it is a free parameter,
     as the hidden weights are.
 
-    Sample weights count as that many rows, also in the mean, the norm and n. As the papers normalise by the 2-norm,
-    beta goes with n: torch's convention (division by the standard deviation) with weight decay
-    :math:`\sqrt n \beta` is the same problem.
+    Sample weights count as that many rows, also in the mean, the norm and n.
 
     Constant columns of X get zero weight.
     """
 
     name = "batch_norm"
 
-    def __init__(self, position: str = "before", rank: float | None = None) -> None:
+    def __init__(self, position: str = "before", rank: float | None = None, normalisation: str = "norm") -> None:
         if position not in POSITIONS:
             raise ValueError(f"position must be 'before' or 'after' (the ReLU), got {position!r}")
+        if normalisation not in NORMALISATIONS:
+            raise ValueError(f"normalisation must be 'norm' or 'std', got {shown(normalisation)}")
         _check_rank(rank)
         self.position = position
         self.rank = rank
+        self.normalisation = normalisation
 
     @property
     def can(self) -> frozenset[Ability]:
         return Relu.can - {"gates"} if self.position == "before" else Normalised.can
 
-    @property
-    def needs(self) -> Needs:
-        return () if self.position == "before" else needs("one output")
-
     @classmethod
     def of(cls, network: Network) -> BatchNorm:
-        return cls(getattr(network, "position", "before"))
+        std = getattr(network, "n_samples", None) == 1.0
+        return cls(getattr(network, "position", "before"), normalisation="std" if std else "norm")
+
+    def stated(self, network: Network) -> Network:
+        if isinstance(network, BatchNormNetwork) and self.normalisation == "std":
+            return network.as_of(1.0)
+        return network
 
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
         counts = np.ones(len(X)) if counts is None else counts
         whitening = CentredSVD.of(X, counts, self.rank)
+        n = whitening.n if self.normalisation == "norm" else 1.0
         if self.position == "before":
-            return BeforeLift(X, whitening, counts)
-        return AfterLift(X, whitening, counts, bias=bias, truncate=self.rank is not None)
+            return BeforeLift(X, whitening, counts, n)
+        return AfterLift(X, whitening, counts, n, bias=bias, truncate=self.rank is not None)
 
 
 def _check_rank(rank: Any) -> None:
@@ -234,20 +247,30 @@ def _truncation(rank: float | None, sigma: FloatArray) -> int:
 
 
 class BeforeLift(Lift):
-    r"""M = [U, 1/sqrt n] (000 Theorem 2.2).
+    r"""M = [U, 1/sqrt n] (000 Theorem 2.2); where standard deviations are divided by, that times sqrt n.
 
     Weights s on M are :math:`w = V \Sigma^{-1} s_{1:k}`, :math:`\gamma = \|s_{1:k}\|` and the shift :math:`s_{k+1}`.
+
+    Attributes
+    ----------
+    n : float
+        What the normalisation takes for the number of rows; one, if it divides by standard deviations.
     """
 
     scale_free = True
 
-    def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray) -> None:
-        self.whitening = whitening
-        self.M = np.column_stack([whitening.features(X), np.full(len(X), 1 / np.sqrt(whitening.n))])
-        # the white features nearest to M differ from it by no more than its Gram matrix from the identity
-        gram = self.M.T @ (counts[:, None] * self.M)
+    def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray, n: float) -> None:
+        self.whitening, self.n = whitening, n
+        white = np.column_stack([whitening.features(X), np.full(len(X), 1 / np.sqrt(whitening.n))])
+        # the white features nearest to these differ from them by no more than their Gram matrix from the identity
+        gram = white.T @ (counts[:, None] * white)
         excess = float(np.linalg.norm(gram - np.eye(len(gram)))) + (len(X) + 4) * _EPS
-        self.rounding = whitening.rounding(X) + excess * np.linalg.norm(self.M, axis=1)
+        self.M = self._stretch * white
+        self.rounding = self._stretch * (whitening.rounding(X) + excess * np.linalg.norm(white, axis=1))
+
+    @property
+    def _stretch(self) -> float:
+        return float(np.sqrt(self.whitening.n / self.n))
 
     @property
     def restriction(self) -> str:
@@ -266,8 +289,8 @@ class BeforeLift(Lift):
             gamma=gamma,
             shift=balanced.U[:, -1],
             mean=W @ to.mean + W @ to.rest,
-            norm=np.full(len(W), np.sqrt(to.n)),
-            n_samples=to.n,
+            norm=np.full(len(W), np.sqrt(self.n)),
+            n_samples=self.n,
             intercept=balanced.intercept,
         )
 
@@ -278,11 +301,13 @@ class BeforeLift(Lift):
         W, b = gates[:, :-1], gates[:, -1]
         s = ((W * to.scale) @ to.V) * to.sigma
         U = np.column_stack([s, np.sqrt(to.n) * (W @ to.mean + b + W @ to.rest)])
-        return Neurons(U, network.output_weights, network.intercept)
+        return Neurons(U / self._stretch, network.output_weights, network.intercept)
 
 
 class AfterLift(Lift):
     r"""M = [X, 1, 1/sqrt n]: what the ReLU works on, with a column of ones if there are biases, and the shift.
+
+    Where standard deviations are divided by, n = 1 there.
 
     Weights on M are a direction in front of the ReLU, whose length is :math:`\gamma`, and the shift; see
     :class:`~bidual.atoms.Normalised`. As directions are free, X may stand in any coordinates: its columns are
@@ -292,8 +317,10 @@ class AfterLift(Lift):
 
     scale_free = True
 
-    def __init__(self, X: FloatArray, whitening: CentredSVD, counts: FloatArray, *, bias: bool, truncate: bool) -> None:
-        self.whitening = whitening
+    def __init__(
+        self, X: FloatArray, whitening: CentredSVD, counts: FloatArray, n: float, *, bias: bool, truncate: bool
+    ) -> None:
+        self.whitening, self.n = whitening, n
         self.w = counts / whitening.n
         self.bias = bias
         self.restricted = truncate
@@ -302,7 +329,7 @@ class AfterLift(Lift):
         rows = (X - self.origin) @ self.axes
         ones = np.ones((len(X), 1))
         self.inputs = np.column_stack([rows, ones]) if bias else rows
-        self.M = np.column_stack([self.inputs, ones / np.sqrt(whitening.n)])
+        self.M = np.column_stack([self.inputs, ones / np.sqrt(n)])
 
     def atoms(self, w: FloatArray) -> Normalised:
         return Normalised(self.M, w=w)
@@ -319,7 +346,7 @@ class AfterLift(Lift):
         idle = deviation == 0  # all shift: any neuron that is not constant will do
         gamma[idle], q = 0.0, np.where(idle[:, None], self._varying(), q)
         mean, deviation = self._statistics(q)
-        q, n = q / deviation[:, None], self.whitening.n
+        q, n = q / deviation[:, None], self.n
         W = q[:, : self.axes.shape[1]] @ self.axes.T
         return BatchNormNetwork(
             hidden_weights=W,
@@ -336,7 +363,7 @@ class AfterLift(Lift):
 
     def neurons(self, network: Network) -> Neurons:
         network = _batch_norm_network(network, "after", len(self.axes))
-        gates, n = network.gate_vectors(), self.whitening.n
+        gates, n = network.gate_vectors(), self.n
         q = gates[:, :-1] @ self.back
         if self.bias:
             q = np.column_stack([q, gates[:, -1] + gates[:, :-1] @ self.origin])

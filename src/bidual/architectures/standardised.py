@@ -100,6 +100,12 @@ class Standardised(Architecture):
         inner = Architecture.registry.get(network.layer.kind, TwoLayer).of(network.layer)
         return cls(inner, network.centre.tolist(), network.scale.tolist())
 
+    def stated(self, network: Network) -> Network:
+        if not isinstance(network, StandardisedNetwork):
+            return network
+        layer = self.inner.stated(network.layer)
+        return network if layer is network.layer else StandardisedNetwork(layer, network.centre, network.scale)
+
     def stack(self, shape: tuple[int, ...], y: Array) -> Array | None:
         return self.inner.stack(shape, y)
 

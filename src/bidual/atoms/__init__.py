@@ -3,6 +3,7 @@
 from bidual.atoms.base import Atoms
 from bidual.atoms.blocks import Blocks
 from bidual.atoms.branches import Branches
+from bidual.atoms.directional import Directional
 from bidual.atoms.heads import Heads
 from bidual.atoms.linear import Chains, Linear, LinearFilters
 from bidual.atoms.neurons import GatedNeurons, Neurons, SubNetworks
@@ -15,6 +16,7 @@ __all__ = [
     "Blocks",
     "Branches",
     "Chains",
+    "Directional",
     "GatedNeurons",
     "Heads",
     "Linear",

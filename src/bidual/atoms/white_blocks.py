@@ -22,9 +22,8 @@ from bidual._util.exact_rank import exact_rank, nearly_dependent
 from bidual._util.memory import require_memory
 from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
-from bidual.atoms.blocks import Blocks, CellBlocks, PatternBlocks
+from bidual.atoms.blocks import CellBlocks, PatternBlocks, block_heads
 from bidual.atoms.neurons import Neurons
-from bidual.atoms.relu import Relu
 
 if TYPE_CHECKING:
     from bidual.atoms.normalised import Normalised
@@ -61,8 +60,7 @@ class WhiteBlocks(CellBlocks):
 
     def __init__(self, atoms: Normalised, cells: Patterns) -> None:
         self.atoms, self.cells = atoms, cells
-        self.plain = Relu(atoms.relu_inputs)
-        self.k = float(atoms.M[0, -1])
+        self.plain, self.k = atoms.plain, atoms.k
         rows, root = self.plain.reduced, np.sqrt(atoms.w)[:, None]
         require_memory(
             40.0 * len(cells) * rows.size,  # five arrays of this size at a time
@@ -132,61 +130,14 @@ class WhiteBlocks(CellBlocks):
         return sp.csc_array((normals.ravel(), (rows, columns.ravel())), shape=(Q, (r + 1) * P))
 
     def neurons(self, Z: FloatArray, intercept: FloatArray) -> Neurons:
-        """One neuron per block: the direction of q with length ``norm(s)``, and the shift a."""
-        z = Z[:, 0]  # (2, P, r + 1)
-        q = np.einsum("pkj,spj->spk", self.E, z[..., :-1])
-        gamma = np.linalg.norm(z[..., :-1] * self.charged[:, :-1], axis=-1, keepdims=True)
+        """One neuron per sign, output and block: the direction of q with length ``norm(s)``, and the shift a."""
+        signs, C, P, _ = Z.shape
+        U = self.direction(np.arange(P), Z) @ self.atoms.basis.T
+        return Neurons(U.reshape(signs * C * P, U.shape[-1]), block_heads(signs, C, P), intercept)
+
+    def direction(self, pattern: IntArray | int, z: FloatArray) -> FloatArray:
+        """Directions, in the reduced coordinates of the atoms, from coordinates ``z (..., r + 1)`` on patterns."""
+        q = (self.E[pattern] @ z[..., :-1, None])[..., 0]
+        gamma = np.linalg.norm(z[..., :-1] * self.charged[pattern, :-1], axis=-1, keepdims=True)
         lengths = np.linalg.norm(q, axis=-1, keepdims=True)
-        q = q * gamma / np.where(lengths > 0, lengths, 1.0)
-        U = np.concatenate([q @ self.plain.basis.T, z[..., -1:]], axis=-1)
-        signs = np.repeat([1.0, -1.0], len(self))[:, None]
-        return Neurons(U.reshape(len(signs), U.shape[-1]), signs, intercept)
-
-
-class DirectionBlocks(Blocks):
-    r"""Normalised neurons of fixed directions: their scales and shifts, what a corrective step chooses.
-
-    .. math:: \pm k (c_j^\pm z_j + a_j^\pm 1) \quad \text{at the cost } \|(c_j^\pm, a_j^\pm)\|, \quad c_j^\pm \ge 0,
-
-    where :math:`z_j` is the standardised :math:`(X q_j)_+`.
-    """
-
-    def __init__(self, atoms: Normalised, directions: FloatArray) -> None:
-        lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-        self.atoms = atoms
-        self.units = np.column_stack([directions / lengths, np.zeros(len(directions))])
-
-    def __len__(self) -> int:
-        return len(self.units)
-
-    @property
-    def size(self) -> int:
-        """Coordinates (c, a)."""
-        return 2
-
-    @property
-    def n_entries(self) -> int:
-        """All columns are full."""
-        return len(self.atoms.M) * len(self)
-
-    @cached_property
-    def cone_pairs(self) -> tuple[IntArray, IntArray]:
-        """Directions, each with the row of its own."""
-        each = np.arange(len(self.units))
-        return each, each
-
-    def design(self) -> sp.csc_array:
-        """``k [z_j, 1]`` of all directions, coordinate-major: ``(n, 2 P)``."""
-        shifts = np.repeat(self.atoms.M[:, -1:], len(self.units), axis=1)
-        return sp.csc_array(np.hstack([self.atoms.hidden(self.units), shifts]))
-
-    def cone_matrix(self) -> sp.csc_array:
-        """Rows of ``c_j >= 0``, ``(P, 2 P)``."""
-        return sp.eye_array(len(self.units), 2 * len(self.units), format="csc")
-
-    def neurons(self, Z: FloatArray, intercept: FloatArray) -> Neurons:
-        """One neuron per block: its direction with length c, and the shift a."""
-        c, a = np.maximum(Z[:, 0, :, 0], 0.0), Z[:, 0, :, 1]
-        U = np.concatenate([c[..., None] * self.units[:, :-1], a[..., None]], axis=-1)
-        signs = np.repeat([1.0, -1.0], len(self.units))[:, None]
-        return Neurons(U.reshape(len(signs), U.shape[-1]), signs, intercept)
+        return np.concatenate([q * gamma / np.where(lengths > 0, lengths, 1.0), z[..., -1:]], axis=-1)

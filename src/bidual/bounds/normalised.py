@@ -12,12 +12,16 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
+from bidual._util.rounding import spectral_norm
 from bidual._util.typing import BoolArray, FloatArray, IntArray
 from bidual.arrangements import Patterns
 from bidual.atoms import Normalised
 from bidual.bounds.patterns import ConeBounds
 from bidual.bounds.proof import Proof, proof_by
 from bidual.problem import Problem
+
+#: Coordinates t that are free cost next to nothing in a projection that needs a price on everything.
+FREE = 1e4
 
 
 class NormalisedBounds(ConeBounds):
@@ -38,6 +42,11 @@ class NormalisedBounds(ConeBounds):
         super().start(V, known)
         self._proven = np.where(self._exact, 0.0, np.linalg.norm(self._gradients, axis=-1))
 
+    def leave_out(self, sign: int) -> None:
+        """See :meth:`ConeBounds.leave_out`."""
+        super().leave_out(sign)
+        self._proven[sign] = 0.0
+
     def tighten(self, threshold: float, sweeps: int = 200) -> None:
         """See :meth:`ConeBounds.tighten`."""
         super().tighten(threshold, sweeps)
@@ -47,23 +56,60 @@ class NormalisedBounds(ConeBounds):
         """See :meth:`ConeBounds.proof`: only if the multipliers are beyond doubt."""
         if self._proven.max(initial=0.0) > self._limit or not self.blocks.complete:
             return None
-        return proof_by("normalised" if self.patterns.complete else "sampled", self.patterns)
+        if not self.patterns.complete:
+            return proof_by("sampled", self.patterns)
+        C = self.problem.n_outputs
+        if C > 1:  # spectral norms, which any cover is no worse than
+            return proof_by("shared", np.eye(C), [], None, self.patterns)
+        return proof_by("normalised", self.patterns)
 
     def _pattern_gradients(self, V: FloatArray) -> FloatArray:
         blocks = self.blocks
-        s = np.einsum("pnk,n->pk", blocks.B, V[:, 0])
-        return blocks.k * np.column_stack([s, np.full(len(s), V.sum())])[None]
+        P, n, r = blocks.B.shape
+        s = (blocks.B.swapaxes(1, 2).reshape(P * r, n) @ V).reshape(P, r, -1).transpose(2, 0, 1)
+        shift = np.broadcast_to(V.sum(axis=0)[:, None, None], (V.shape[1], P, 1))
+        return blocks.k * np.concatenate([s, shift], axis=2)
 
-    def _upper(self, value: float, V: FloatArray) -> float:
-        r"""With rounding, and rows that the enumeration took for parallel: :math:`\|q\| \le \|s\| / \sigma_{\min}`."""
+    def hidden(self, V: FloatArray) -> FloatArray:
+        r"""Rounding, and rows that the enumeration took for parallel: :math:`\|q\| \le \|s\| / \sigma_{\min}`."""
         blocks, w = self.blocks, self.problem.w
-        size = float(np.sqrt((V[:, 0] ** 2 / w).sum()))
+        size = float(np.sqrt((V**2 / w[:, None]).sum()))
         r = blocks.B.shape[2]
         rms = float(np.sqrt(w @ (blocks.plain.row_norms**2)))
         relative = (r + 1) * self.patterns.tol + 4 * (r + 4) * np.finfo(float).eps
-        hidden = size * (relative * rms / blocks.smallest + 16 * (r + 4) * np.finfo(float).eps * blocks.k)
-        self._limit = float((self.values + hidden).max(initial=value))
+        return size * (relative * rms / blocks.smallest + 16 * (r + 4) * np.finfo(float).eps * blocks.k)
+
+    def certain(self, value: float, hidden: FloatArray | float) -> float:
+        """See :meth:`ConeBounds.certain`: by multipliers that are beyond doubt, of patterns that are."""
+        return float((self._proven + hidden).max(initial=value)) if self.blocks.complete else np.inf
+
+    def _upper(self, value: float, V: FloatArray) -> float:
+        """To the accuracy of the solver; :meth:`proof` tells whether that is beyond doubt."""
+        self._limit = float((self.values + self.hidden(V)).max(initial=value))
         return self._limit
+
+    def joint(self, V: FloatArray) -> tuple[float, float]:
+        """See :meth:`ConeBounds.joint`."""
+        pieces = self.pieces(V)
+        worst = max((spectral_norm(B) for B in pieces), default=0.0)
+        limits = [spectral_norm(B) + more for B, more in zip(pieces, self.hidden(V), strict=True)]
+        return worst, max(limits, default=0.0) if self.blocks.complete else np.inf
+
+    def cone(self, pattern: int) -> FloatArray:
+        """See :meth:`ConeBounds.cone`: what is free costs next to nothing, where a price is needed."""
+        n = self.patterns.active.shape[1]
+        normals = self.blocks.normals(np.full(n, pattern), np.arange(n)) * self._prices[pattern]
+        lengths = np.linalg.norm(normals, axis=1, keepdims=True)
+        return np.column_stack([normals / np.where(lengths > 0, lengths, 1.0), np.zeros(n)])
+
+    def direction(self, pattern: int, z: FloatArray) -> FloatArray:
+        """See :meth:`ConeBounds.direction`."""
+        z = np.append(z[:-1] * self._prices[pattern], z[-1])
+        return self.blocks.direction(pattern, z)
+
+    @cached_property
+    def _prices(self) -> FloatArray:
+        return np.where(self.blocks.charged[:, :-1], 1.0, FREE)
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray, FloatArray]:

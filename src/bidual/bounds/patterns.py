@@ -165,7 +165,32 @@ class ConeBounds:
 
     def _upper(self, value: float, V: FloatArray) -> float:
         """The largest value, with what rounding may hide from it."""
-        return value + slack(self.problem, self.patterns, V)
+        return self.certain(value, self.hidden(V))
+
+    def hidden(self, V: FloatArray) -> FloatArray | float:
+        """What rounding may hide from the values at ``V``: of all of them, or of those on each pattern."""
+        return slack(self.problem, self.patterns, V)
+
+    def certain(self, value: float, hidden: FloatArray | float) -> float:
+        """A bound beyond doubt on the largest of the values, which is ``value``."""
+        return value + float(np.max(hidden, initial=0.0))
+
+    def pieces(self, V: FloatArray) -> FloatArray:
+        """The constraint at ``V`` on each pattern as a matrix: ``V^T phi = B_i z``, ``(P, C, r)``."""
+        return self._pattern_gradients(V).swapaxes(0, 1)
+
+    def cone(self, pattern: int) -> FloatArray:
+        """Unit normals of the cone of z on a pattern, all rows."""
+        return np.where(self.patterns.active[pattern], 1.0, -1.0)[:, None] * self._units
+
+    def direction(self, pattern: int, z: FloatArray) -> FloatArray:
+        """The direction of a neuron, in the reduced coordinates of its kind, that has these z on a pattern."""
+        return z
+
+    @cached_property
+    def _units(self) -> FloatArray:
+        sizes = np.linalg.norm(self._rows, axis=1, keepdims=True)
+        return self._rows / np.where(sizes > 0, sizes, 1.0)
 
     @cached_property
     def _normals(self) -> tuple[IntArray, FloatArray]:

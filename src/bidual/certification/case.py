@@ -83,7 +83,7 @@ def pose(
     else:
         X = network.check_inputs(X)
     check_consistent_length(X, y, sample_weight)
-    network = on_rows(network, X, sample_weight)
+    network = on_rows(network, X, sample_weight, kind)
     stacked = kind.stack(X.shape, y)
     y = y if stacked is None else stacked
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
@@ -102,10 +102,10 @@ def pose(
     return Case(network, data, labels)
 
 
-def on_rows(network: Network, X: FloatArray, sample_weight: Array | None) -> Network:
-    """The network as it is judged on training rows: a normalised one in terms of their statistics."""
+def on_rows(network: Network, X: FloatArray, sample_weight: Array | None, kind: Architecture) -> Network:
+    """The network as it is judged on training rows: a normalised one by their statistics, in the units of its kind."""
     counts = None if sample_weight is None else check_weights(sample_weight, X, ensure_non_negative=True)
-    return network.restated(X, counts)
+    return kind.stated(network.restated(X, counts))
 
 
 def _architecture(network: Network) -> Architecture:

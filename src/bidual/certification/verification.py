@@ -90,7 +90,7 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
     if network is None:
         return None
     try:
-        network = on_rows(network, network.check_inputs(X), sample_weight)
+        network = on_rows(network, network.check_inputs(X), sample_weight, posed.objective.architecture)
     except ValueError as error:
         return _of_another_kind(error)
     return _other_network(certificate, evidence, posed, network)
@@ -100,13 +100,19 @@ def _of_another_kind(error: Exception) -> str:
     return f"the model is of another kind than the claim: {error}"
 
 
+def objective_of(certificate: Certificate, evidence: Evidence) -> Objective:
+    """What the certificate is about; linear networks are no architecture to train."""
+    if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
+        return Objective(evidence.loss, certificate.beta, bias=False, fit_intercept=evidence.fit_intercept)
+    return Objective.of(evidence, certificate.beta)
+
+
 def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sample_weight: Array | None) -> Posed:
     """The training problem that the certificate is about."""
     kind: Callable[..., Posed]
-    tensors = False
+    tensors, objective = False, objective_of(certificate, evidence)
     if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
         tensors = evidence.architecture == LINEAR_CONV
-        objective = Objective(evidence.loss, certificate.beta, bias=False, fit_intercept=evidence.fit_intercept)
         depth: Any = evidence.options.get("depth")
         layers = set(evidence.options) == {"depth"} and type(depth) is int and depth >= 2
         if evidence.bias is not False or not (tensors or layers):
@@ -115,7 +121,7 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
         if not tensors and depth != 2:
             kind = partial(ChainSet.with_depth, depth)
     else:
-        kind, objective = Objective.pose, Objective.of(evidence, certificate.beta)
+        kind = Objective.pose
     if evidence.bias == "free":
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 

@@ -13,6 +13,7 @@ from bidual._util.typing import Array
 from bidual.bounds import Certificate, ContradictionError
 from bidual.certification import check_certificate, refusal
 from bidual.certification.case import on_rows
+from bidual.certification.verification import objective_of
 from bidual.cli.commands import JSON, NOT_REACHED, QUIET, VERBOSE, argument, command, print_json, say
 from bidual.cli.data import FILES, READING, known, read
 from bidual.models import Model, as_network, load
@@ -56,7 +57,10 @@ def verify(args: argparse.Namespace) -> int | None:
         say(f"error: {' '.join(str(error).splitlines())}")
         return BAD_INPUT
     seen, targets = (X, y) if not isinstance(model, Model) else _as_seen(model, X, y)
-    network = None if model is None else on_rows(as_network(model), seen, weights).to_dict()
+    network = None
+    if model is not None and certificate.evidence is not None:
+        kind = objective_of(certificate, certificate.evidence).architecture
+        network = on_rows(as_network(model), seen, weights, kind).to_dict()
     proven, words = check_certificate.check(document, seen, targets, weights, network)
     if not proven and words.startswith(check_certificate.UNKNOWN):
         words = f"{certificate.lower_bound:.9g} is a lower bound, by bidual itself only: {words}"

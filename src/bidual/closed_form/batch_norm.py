@@ -13,8 +13,10 @@ makes the features of n rows white; they are square if these rows, centred, have
 than the full row-rank of the theorems). The inputs may be the features of earlier layers, which makes it Theorems 5.1
 and 5.2 for the last two layers of a deep network.
 
-With the normalisation after the ReLU, neurons of unit cost have norm k and any sign: one neuron, :math:`\propto y`,
-is optimal (Theorem 6.2).
+With the normalisation after the ReLU, neurons of unit cost have norm k and any sign, and the dual constraint is the
+spectral norm :math:`k \|\mathrm{diag}(w)^{-1/2} V\|_2`: the optimal outputs are the targets with their singular values
+soft-thresholded by :math:`\tau`, one neuron for each of these that is left. With one output that is a single neuron
+:math:`\propto y` (Theorem 6.2).
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from bidual.problem import Problem
 WHITE = 1e-6
 #: Largest residual of a linear fit that counts as exact, relative to the target.
 EXACT = 1e-9
+#: Singular values of the targets below this share of the largest one are rounding.
+ZERO = 1e-12
 #: What is said of features that are not white.
 NOT_WHITE = (
     "the features must be white: X X^T (with the weights) a multiple of the identity, as whitening or batch "
@@ -110,10 +114,10 @@ def white_features(problem: Problem) -> ClosedForm:
 
 
 def one_neuron(problem: Problem[Normalised]) -> ClosedForm:
-    """000 Theorem 6.2: normalisation after the ReLU, inputs that can reproduce the targets.
+    r"""000 Theorem 6.2: normalisation after the ReLU, inputs that can reproduce the targets; and of several outputs.
 
-    Every unit vector bounds the neurons, so that a neuron proportional to the targets (to the centred targets if
-    the intercept is free) is the best there can be.
+    With :math:`\mathrm{diag}(\sqrt w) Y = \sum_j t_j u_j a_j^T` (Y centred if the intercept is free) the optimum is
+    :math:`F = \mathrm{diag}(\sqrt w)^{-1} \sum_j (t_j - \tau)_+ u_j a_j^T`, a neuron for each term.
 
     Raises
     ------
@@ -121,21 +125,26 @@ def one_neuron(problem: Problem[Normalised]) -> ClosedForm:
     """
     _check_loss(problem)
     X, k, w = problem.atoms.M[:, :-1], float(problem.atoms.M[0, -1]), problem.w
-    if problem.n_outputs > 1:
-        raise ConditionError("the formula for normalisation after the ReLU is for one output")
-    b = w @ problem.Y if problem.fit_intercept else np.zeros(1)
-    y = problem.Y[:, 0] - b
-    mean, t = float(w @ y), np.sqrt(w @ y**2)
-    sign, q = _reproduce(X, y)
-    size, dual = _shrink(problem, t[None], problem.beta / k)
-    length = np.linalg.norm(q)
-    gamma = np.sqrt(w @ (y - mean) ** 2)
-    u = np.append(gamma * q / (length if length > 0 else 1.0), sign * mean) / (t if t > 0 else 1.0)
-    V = problem.loss.dual_point((w * y * dual)[:, None], problem.Y, w, centred=problem.fit_intercept)
+    b = w @ problem.Y if problem.fit_intercept else np.zeros(problem.n_outputs)
+    parts, t, heads = np.linalg.svd(np.sqrt(w)[:, None] * (problem.Y - b), full_matrices=False)
+    parts = parts / np.sqrt(w)[:, None]  # of norm one
+    size, dual = _shrink(problem, t, problem.beta / k)
+    U, alpha = np.zeros((len(t), X.shape[1] + 1)), heads * (size / k)[:, None]
+    for j in np.flatnonzero(size > ZERO * t.max(initial=0.0)):
+        y = parts[:, j]
+        sign, q = _reproduce(X, y)
+        mean, length = float(w @ y), np.linalg.norm(q)
+        gamma = np.sqrt(w @ (y - mean) ** 2)
+        U[j] = np.append(gamma * q / (length if length > 0 else 1.0), sign * mean)
+        alpha[j] *= sign
+    V = w[:, None] * (parts * (t * dual)) @ heads
+    V = problem.loss.dual_point(V, problem.Y, w, centred=problem.fit_intercept)
+    value = k * float(np.linalg.norm(V / np.sqrt(w)[:, None], 2)) if V.size else 0.0
+    theorem = "000 Theorem 6.2" if problem.n_outputs == 1 else "000 Theorem 6.2, of several outputs"
     return ClosedForm(
-        neurons=Neurons(u[None], (sign * size / k)[:, None], b).take(size > 0),
-        bound=_bound(problem, V, k * float(np.sqrt((V**2 / w[:, None]).sum())), NormProof()),
-        theorem="000 Theorem 6.2",
+        neurons=Neurons(U, alpha, b).take(np.flatnonzero(U.any(axis=1))),
+        bound=_bound(problem, V, value, NormProof()),
+        theorem=theorem,
     )
 
 

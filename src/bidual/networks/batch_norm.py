@@ -27,7 +27,7 @@ class BatchNormNetwork(Network):
 
     where :math:`\mu_j` is the mean and :math:`\nu_j` the 2-norm of the centred values over the n training rows: the
     paper's normalisation. In torch's, by the standard deviation, scale and shift are
-    :math:`\gamma_j / \sqrt n` and :math:`\sigma_j / \sqrt n`.
+    :math:`\gamma_j / \sqrt n` and :math:`\sigma_j / \sqrt n`: the same with n = 1.
 
     Weight decay charges :math:`\gamma, \sigma` and :math:`\alpha`. The hidden weights are free: the normalisation
     undoes their scale (000 Remark 1.2).
@@ -43,7 +43,7 @@ class BatchNormNetwork(Network):
     mean, norm : array of shape (m,)
         The statistics :math:`\mu_j` and :math:`\nu_j > 0`.
     n_samples : float
-        The number n of training rows, or the sum of their weights.
+        The number n of training rows, or the sum of their weights; 1 with torch's normalisation.
     position : {"before", "after"}
         Of the normalisation, as seen from the ReLU.
     hidden_bias : array of shape (m,) or None
@@ -166,6 +166,12 @@ class BatchNormNetwork(Network):
             norm=norm[other] if own.any() else np.ones_like(norm),
             n_samples=n,
         )
+
+    def as_of(self, n_samples: float) -> BatchNormNetwork:
+        """The same function with statistics, scales and shifts as of so many rows; 1: in the units of torch."""
+        root = np.sqrt(n_samples / self.n_samples)
+        changed = {name: root * getattr(self, name) for name in ("norm", "gamma", "shift")}
+        return self._with(**changed, n_samples=n_samples)
 
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the affine map inside each ReLU, ``(m, d + 1)``."""

@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from bidual._util.typing import BoolArray, FloatArray
 from bidual._util.watch import Stopped, checkpoint, current
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Directional, Neurons, Relu
 from bidual.losses import Loss
 from bidual.problem import Problem
 
@@ -151,7 +151,7 @@ def fit_intercept(problem: Problem, loss: Loss) -> FloatArray:
     return corrected(bare, loss, bare.atoms.none(0, b), np.zeros(0), steps=100, tol=1e-15).intercept
 
 
-def merged(problem: Problem[Relu], neurons: Neurons, budget: float, cosine: float = 0.98) -> Neurons:
+def merged(problem: Problem[Directional], neurons: Neurons, budget: float, cosine: float = 0.98) -> Neurons:
     """Replace nearly parallel neurons by their sum while the objective rises by at most ``budget``.
 
     Reduced coordinates; output weights are unit vectors.
@@ -159,10 +159,9 @@ def merged(problem: Problem[Relu], neurons: Neurons, budget: float, cosine: floa
     if len(neurons) < 2:
         return neurons
     loss, Y, w = problem.loss, problem.Y, problem.w
-    X = problem.atoms.reduced
     U, alpha = neurons.U.copy(), neurons.alpha.copy()
     norms = np.linalg.norm(U, axis=1)
-    Phi = problem.atoms.contributions(np.maximum(X @ U.T, 0.0), alpha)
+    Phi = problem.atoms.contributions(problem.atoms.activations(U), alpha)
     F = Phi.sum(axis=2) + neurons.intercept
     value = loss.value(F, Y, w)
     alive = np.ones(len(U), dtype=bool)
@@ -179,7 +178,7 @@ def merged(problem: Problem[Relu], neurons: Neurons, budget: float, cosine: floa
         out = norms[a] * alpha[a] + norms[b] * alpha[b]
         out /= np.linalg.norm(out)
         total = U[a] * (alpha[a] @ out) + U[b] * (alpha[b] @ out)
-        phi = problem.atoms.contributions(np.maximum(X @ total[:, None], 0.0), out[None])[:, :, 0]
+        phi = problem.atoms.contributions(problem.atoms.activations(total[None]), out[None])[:, :, 0]
         F_new = F + phi - Phi[:, :, a] - Phi[:, :, b]
         norm = float(np.linalg.norm(total))
         value_new = loss.value(F_new, Y, w)

@@ -21,7 +21,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from bidual._util.typing import FloatArray
 from bidual._util.watch import current
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Directional, Neurons
 from bidual.problem import Problem
 from bidual.programs.corrective import Corrected
 from bidual.programs.output_cones import Cones
@@ -52,7 +52,7 @@ class OutputsProgram:
         What the directions compute, K columns for each of them.
     """
 
-    def __init__(self, problem: Problem[Relu], epsilon: float, hidden: FloatArray) -> None:
+    def __init__(self, problem: Problem[Directional], epsilon: float, hidden: FloatArray) -> None:
         self.problem, self.size = problem, hidden.shape[1]
         self.loss, self.rows = smoothed(problem.loss, epsilon), rows_of(problem, epsilon)
         self.heads = problem.n_coefficients // problem.n_outputs
@@ -280,14 +280,14 @@ def _conjugate_gradients(
 
 
 def corrected_outputs(
-    problem: Problem[Relu], epsilon: float, atoms: Neurons, t: FloatArray, tol: float
+    problem: Problem[Directional], epsilon: float, atoms: Neurons, t: FloatArray, tol: float
 ) -> tuple[Neurons, Corrected]:
     """The best output weights of ``atoms`` (reduced coordinates) from magnitudes ``t``, to a gap of ``tol``.
 
     For the loss smoothed by ``epsilon``, if it has kinks. Atoms that end without weights keep their output directions.
     """
     sizes = np.linalg.norm(atoms.U, axis=1)
-    hidden = problem.atoms.stacked(np.maximum(problem.atoms.reduced @ (atoms.U / sizes[:, None]).T, 0.0))
+    hidden = problem.atoms.stacked(problem.atoms.activations(atoms.U / sizes[:, None]))
     program = OutputsProgram(problem, epsilon, hidden)
     start = np.zeros((program.H.shape[1], problem.n_outputs))
     start[: program.size] = (atoms.alpha * (t * sizes)[:, None]).reshape(program.size, -1)

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from bidual._util.memory import require_memory
 from bidual._util.typing import FloatArray
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Directional, Neurons
 from bidual.problem import Problem
 from bidual.programs.conic import ConicProgram, ConicResult
 
@@ -26,9 +26,9 @@ class SharedProgram(ConicProgram):
     """The program of directions ``U (K, r)``, unit vectors in reduced coordinates."""
 
     what: ClassVar[str] = "hidden directions"
-    problem: Problem[Relu]
+    problem: Problem[Directional]
 
-    def __init__(self, problem: Problem[Relu], U: FloatArray) -> None:
+    def __init__(self, problem: Problem[Directional], U: FloatArray) -> None:
         super().__init__(problem)
         self.U = U
 
@@ -41,7 +41,7 @@ class SharedProgram(ConicProgram):
     def _design(self) -> FloatArray:
         """What output weight q of direction k adds to the outputs, ``(n C, q K)``, column ``q K + k``."""
         atoms, (K, q) = self.problem.atoms, self.shape
-        activations = np.maximum(atoms.reduced @ self.U.T, 0.0)
+        activations = atoms.activations(self.U)
         columns = [atoms.contributions(activations, np.tile(one, (K, 1))) for one in np.eye(q)]
         return np.concatenate([c.reshape(self.problem.Y.size, K) for c in columns], axis=1)
 

@@ -57,7 +57,7 @@ def solve_exact(problem: Problem, options: Options) -> Solution:
 
     With several outputs there is no such program (000 Theorem 2.3); see :meth:`Steps.several`.
     """
-    if problem.n_coefficients > 1 and (problem.loss.finite or "ordinary neurons" in problem.atoms.can):
+    if problem.n_coefficients > 1 and (problem.loss.finite or "shared neurons" in problem.atoms.can):
         return Steps.of(problem).several(options)
     return solve_separate(problem, options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bidual.atoms import Relu
+from bidual.atoms import Directional
 from bidual.atoms.abilities import needs
 from bidual.problem import Problem
 from bidual.solvers.base import OPTIONAL, Options, Solution, Solver
@@ -46,9 +46,9 @@ class Sampled(Solver):
     honours = frozenset({"gates", "n_patterns"})
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
-        relu = problem.of(Relu)
-        if relu is not None and problem.n_outputs > 1:
-            return solve_sampled_several(relu, options)
+        shared = problem.of(Directional)  # type: ignore[type-abstract]
+        if shared is not None and problem.n_outputs > 1:
+            return solve_sampled_several(shared, options)
         return solve_sampled(problem, options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,9 @@ from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, current, watching
-from bidual.atoms import Neurons
+from bidual.atoms import Directional, Neurons
 from bidual.bounds import Bound, bound_by_norms, cone_bounds, lower_bound, relative_gap, sufficient
-from bidual.bounds.oracle import CONE_RANK, bound_oracle
+from bidual.bounds.oracle import CONE_RANK, SharedSearch, bound_oracle
 from bidual.bounds.oracle.joint import relaxed_dual
 from bidual.problem import Problem
 from bidual.solvers.base import PROOF_PATTERNS, Solution
@@ -154,15 +155,36 @@ class Prover:
             self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
 
     def _by_patterns(self) -> bool:
-        """Over all activation patterns, of one output, if they are few; whether that was the way."""
-        if self.method not in ("auto", "patterns") or self.problem.n_coefficients > 1:
+        """Over all activation patterns, if they are few; whether that was the way.
+
+        Several outputs of neurons that the oracles do not know: over directions of these outputs as well.
+        """
+        if self.method not in ("auto", "patterns"):
             return False
+        several = None
+        if self.problem.n_coefficients > 1:
+            several = self.problem.of(Directional)  # type: ignore[type-abstract]
+            if several is None or "plain oracle" in several.atoms.can:
+                return False
         patterns = self.problem.atoms.few_cells(PROOF_PATTERNS)
         if patterns is None:
             return False
+        if several is not None:
+            return self._by_outputs(several, patterns)
         bound = cone_bounds(self.problem, patterns).lower_bound(self.found)
         self.offer(bound, f"all {len(patterns)} activation patterns")
         return bound.proven
+
+    def _by_outputs(self, problem: Problem[Directional], patterns: Any) -> bool:
+        target = sufficient(problem, self.found, (1.0 - self.tol) * self.lowest)
+        search = SharedSearch(problem, patterns, self.found)
+        goal = -np.inf
+        while search.value > goal and clock() < self.deadline:  # a larger value is a new goal
+            goal = max(-np.inf if target is None else target, (1.0 + 0.1 * self.tol) * search.value)
+            search.run(goal, self.deadline)
+        how = f"{len(search.cover.directions)} directions of outputs on all {len(patterns)} activation patterns"
+        self.offer(lower_bound(problem, self.found, search.value, search.bound, search.proof()), how)
+        return True
 
     def _points(self) -> Iterator[FloatArray]:
         """Dual points, the most promising first; where the relaxation stays loose, one that suits it."""

@@ -10,6 +10,7 @@ ascents: the best u for an output direction a is a projection onto the cone, the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +22,9 @@ from bidual._util.watch import checkpoint, watching
 from bidual.arrangements import Patterns
 from bidual.arrangements.cones import TOL, nearest_rowwise
 from bidual.arrangements.faces import few_faces
-from bidual.atoms import Neurons, Relu
-from bidual.bounds.patterns import pattern_gradients
+from bidual.arrangements.patterns import Cells
+from bidual.atoms import Directional, Neurons, Relu
+from bidual.bounds import cone_bounds
 from bidual.problem import Problem
 from bidual.solvers.base import Options, Solution
 from bidual.solvers.finite import repair, solve_finite, some_cells
@@ -45,15 +47,16 @@ class PatternRun(SharedRun):
     """Rounds on given patterns."""
 
     patterns: Patterns
-    scope = "patterns"
 
-    def __init__(self, problem: Problem[Relu], options: Options, patterns: Patterns, began: float) -> None:
+    def __init__(self, problem: Problem[Directional], options: Options, patterns: Patterns, began: float) -> None:
         super().__init__(problem, options, self.look, began)
-        self.patterns = patterns
-        rows, sizes = problem.atoms.reduced, problem.atoms.row_norms
-        self._units = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
-        faces = few_faces(rows, FACES)
-        self._every = None if faces is None else every_face(problem, faces)
+        self.patterns, self.scope = patterns, "global" if patterns.complete else "patterns"
+        self.cones = cone_bounds(problem, patterns)
+        inputs = problem.atoms.relu_inputs
+        self._sizes = np.linalg.norm(inputs, axis=1)[:, None]
+        relu = problem.of(Relu)
+        faces = None if relu is None else few_faces(problem.atoms.reduced, FACES)
+        self._every = None if relu is None or faces is None else every_face(relu, faces)
 
     def look(self, V: FloatArray) -> FloatArray:
         """Directions in the cones where the constraint is large: the maximisers on all faces, or ends of ascents."""
@@ -64,25 +67,26 @@ class PatternRun(SharedRun):
 
     def inside(self, U: FloatArray) -> FloatArray:
         """Which of the directions are in which closed cones, ``(k, P)``."""
-        heights, active = U @ self._units.T, self.patterns.active
+        heights = (self.problem.atoms.preactivations(U) / np.where(self._sizes > 0, self._sizes, 1.0)).T
+        active = self.patterns.active
         conflicts = (heights > TOL).astype(float) @ ~active.T + (heights < -TOL).astype(float) @ active.T
         return np.asarray(conflicts == 0)
 
     def ascents(self, V: FloatArray) -> list[FloatArray]:
         """The ends of ascents in all cones in which a violation is possible."""
-        B = pattern_gradients(self.problem, self.patterns, V).swapaxes(0, 1)  # (P, C, r)
+        B = self.cones.pieces(V)  # (P, C, r)
         left, sizes, _ = np.linalg.svd(B, full_matrices=False)
-        held = self.inside(self.directions)
-        ends = []
+        held, heads = self.inside(self.directions), self.problem.atoms.activations(self.directions).T
+        heads, ends = heads @ self.problem.atoms.spread(V), []
         for i in np.flatnonzero(sizes[:, :1].max(axis=1, initial=0.0) > self.problem.beta * (1.0 + _ROUNDING)):
             checkpoint()
             vectors = left[i, :, :_VECTORS].T
-            known = self.directions[held[:, i]] @ B[i].T
+            known = heads[held[:, i]]
             known = known[np.argsort(-np.linalg.norm(known, axis=1), kind="stable")[:_KNOWN]]
             random = self.rng.standard_normal((_RANDOM, B.shape[1]))
-            starts = np.concatenate([vectors, -vectors, known, random])
-            normals = np.where(self.patterns.active[i], 1.0, -1.0)[:, None] * self._units
-            ends.append(np.array([self._ascend(B[i], normals, a) for a in starts]))
+            starts, normals = np.concatenate([vectors, -vectors, known, random]), self.cones.cone(int(i))
+            found = (self._ascend(B[i], normals, a) for a in starts)
+            ends.append(np.array([self.cones.direction(int(i), z) for z in found]))
         return ends
 
     @staticmethod
@@ -117,21 +121,42 @@ class PatternRun(SharedRun):
         return repair(self.problem, reduce_neurons(self.problem, self.neurons, merging=False))
 
 
-def solve_sampled_several(problem: Problem[Relu], options: Options) -> Solution:
+def solve_sampled_several(problem: Problem[Directional], options: Options) -> Solution:
     """Train neurons of given or random patterns that feed all outputs."""
+    return _solve_several(problem, options, lambda: some_cells(problem, options))
+
+
+def solve_all_patterns(
+    problem: Problem[Directional], options: Options, train: Callable[[Options], Solution]
+) -> Solution:
+    """Train on all activation patterns, to a proven gap, from what ``train`` finds; an exact fit from one output each.
+
+    Several outputs share their neurons.
+    """
+    return _solve_several(problem, options, problem.atoms.cells, train if problem.loss.finite else None)
+
+
+def _solve_several(
+    problem: Problem[Directional],
+    options: Options,
+    cells: Callable[[], Cells],
+    train: Callable[[Options], Solution] | None = None,
+) -> Solution:
     began, limit = clock(), options.time_limit
     with watching(limit), threadpool_limits(1, user_api="blas"):
-        patterns = some_cells(problem, options)
+        patterns = cells()
         assert isinstance(patterns, Patterns)
         half = replace(options, time_limit=None if limit is None else 0.5 * limit)
-        separate = solve_finite(problem, patterns, half, began)
-        assert isinstance(separate.neurons, Neurons)
+        first = solve_finite(problem, patterns, half, began) if train is None else train(half)
+        assert isinstance(first.neurons, Neurons)
         run = PatternRun(problem, options, patterns, began)
-        run.history, run.status, run.n_iter = list(separate.history), separate.status, separate.n_iter
-        run.offer(separate.neurons)
-        run.take(separate.neurons.U @ problem.atoms.basis)
+        run.history, run.status, run.n_iter = list(first.history), first.status, first.n_iter
+        run.offer(first.neurons)
+        run.take(first.neurons.U @ problem.atoms.basis)
+        if first.directions is not None:
+            run.take(first.directions @ problem.atoms.basis)
         with run.going():
-            run.take(run.price(separate.bound.V))
+            run.take(run.price(first.bound.V))
             run.generate(SIZE // max(problem.Y.size * problem.n_coefficients, 1))
         if run.status not in (Status.CONVERGED, Status.UNPROVEN):
             status = run.status

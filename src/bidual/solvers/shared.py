@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
 from bidual._util.clock import clock
-from bidual._util.typing import FloatArray
+from bidual._util.typing import FloatArray, IntArray
 from bidual._util.watch import Stopped, checkpoint, current, watching
 from bidual.arrangements import Patterns
 from bidual.arrangements.faces import Faces, few_faces
-from bidual.atoms import Neurons, Relu
+from bidual.atoms import Directional, Neurons, Relu
 from bidual.bounds import Bound, bound_by_norms, lower_bound, relative_gap, sufficient
 from bidual.bounds.oracle import OracleBound, SharedSearch, bound_oracle
 from bidual.problem import Problem
@@ -80,12 +80,12 @@ Search: TypeAlias = Callable[[FloatArray], FloatArray]
 class SharedRun(Run):
     """Rounds of :class:`SharedProgram`, pricing and proofs; the directions at hand are in reduced coordinates."""
 
-    problem: Problem[Relu]
+    problem: Problem[Directional]
     #: Of which networks the bounds by search speak.
-    scope: ClassVar[str] = "global"
+    scope: str = "global"
 
     def __init__(
-        self, problem: Problem[Relu], options: Options, search: Search | None = None, began: float | None = None
+        self, problem: Problem[Directional], options: Options, search: Search | None = None, began: float | None = None
     ) -> None:
         nothing = problem.atoms.none(problem.atoms.M.shape[1], np.zeros(problem.n_outputs))
         super().__init__(problem, options, nothing, np.inf, began)
@@ -104,8 +104,7 @@ class SharedRun(Run):
 
     def values(self, V: FloatArray, U: FloatArray) -> FloatArray:
         r""":math:`\|V^T A (M u)_+\|` at unit directions."""
-        H = np.maximum(self.problem.atoms.reduced @ U.T, 0.0)
-        return np.linalg.norm(H.T @ self.problem.atoms.spread(V), axis=1)
+        return self.problem.atoms.constraint(V, U)
 
     def take(self, U: FloatArray) -> None:
         """More directions at hand, none of them twice."""
@@ -203,7 +202,7 @@ class SharedRun(Run):
         outputs on these, which are more for each of them, but see kinks of the constraint as sharp as they are.
         """
         cells, small = self.patterns, self.problem.atoms.reduced.shape[1] <= _SMALL_RANK
-        if self.scope == "global" and (small or cells is None):
+        if self.scope == "global" and "plain oracle" in self.problem.atoms.can and (small or cells is None):
             yield from self._over_directions(V, target, last)
         if cells is not None:
             yield from self._over_outputs(cells, V, target, last)
@@ -244,10 +243,15 @@ class SharedRun(Run):
 
 def different(U: FloatArray, distance: float) -> FloatArray:
     """Directions without those that are nearer than this to an earlier one."""
+    return U[apart(U, distance)]
+
+
+def apart(U: FloatArray, distance: float) -> IntArray:
+    """Which directions are not nearer than this to an earlier one."""
     if len(U) < 2:
-        return U
+        return np.arange(len(U))
     pairs = cKDTree(U).query_pairs(distance, output_type="ndarray")
-    return np.delete(U, pairs.max(axis=1), axis=0)
+    return np.delete(np.arange(len(U)), pairs.max(axis=1))
 
 
 def every_face(problem: Problem[Relu], faces: list[Faces]) -> Search:

@@ -1,5 +1,7 @@
 r"""Several outputs on given activation patterns, by neurons that feed all of them.
 
+For neurons normalised after the ReLU read :math:`k [B_i, 1]` for :math:`A D_i M` (:mod:`bidual.bounds.normalised`).
+
 On the cone :math:`K_i` of pattern i the constraint is :math:`\max \|V^T A D_i M u\|` over unit vectors, the largest
 value of a convex function: not a program. For one direction a of the outputs it is, and its value
 :math:`g(a) = \max_i \max_{u \in K_i} a^T V^T A D_i M u` (:mod:`bidual.bounds.patterns`) is convex and positively
@@ -21,9 +23,9 @@ from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped
 from bidual.arrangements import Patterns, enumerate_patterns
 from bidual.arrangements.cones import nearest_rowwise
+from bidual.atoms import Directional
 from bidual.bounds import parsing
 from bidual.bounds.oracle.outputs import Cover
-from bidual.bounds.patterns import slack, spectral_bound
 from bidual.bounds.proof import Proof
 from bidual.bounds.rowwise import RowwiseBounds, cone_bounds
 from bidual.problem import Problem
@@ -39,13 +41,13 @@ _HOPE = 0.8
 class OutputBounds:
     """Bounds g(a) on the constraint at ``V`` for single directions of the outputs, over the cones of ``patterns``."""
 
-    def __init__(self, problem: Problem, patterns: Patterns, V: FloatArray) -> None:
+    def __init__(self, problem: Problem[Directional], patterns: Patterns, V: FloatArray) -> None:
         self._bounds, self._patterns, self._V = cone_bounds(problem, patterns), patterns, V
-        rows, sizes = problem.atoms.reduced, problem.atoms.row_norms
-        self._rows, self._spread = rows, problem.atoms.spread(V)
-        self._units = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
+        self._atoms = problem.atoms
         self._rounding = gamma(V.shape[1] + 8) * problem.atoms.mass(V)  # the weights V a are rounded
-        self._slack = slack(problem, patterns, V)  # at least that of V a, for unit vectors
+        # at least that of V a, for unit vectors
+        self._hidden = self._bounds.hidden(V) * (1.0 + gamma(8 + V.shape[1]))
+        self.spectral = self._bounds.joint(V)[1]
 
     def __call__(self, a: FloatArray) -> float:
         r""":math:`\max_i \max_{u \in K_i} a^T V^T A D_i M u` over the unit ball, with rounding."""
@@ -56,18 +58,18 @@ class OutputBounds:
             # what a few attain lets a compiled loop rule out most others
             largest = bounds.attained_by(np.argsort(-bounds.values[0, 0], kind="stable")[:_FIRST])
             bounds.tighten(largest)
-        return max(largest, bounds.maximum()) + self._slack * (1.0 + gamma(8 + len(a))) + self._rounding
+        return bounds.certain(max(largest, bounds.maximum()), self._hidden) + self._rounding
 
     def value(self, u: FloatArray) -> float:
         """The constraint at a unit vector, for all outputs."""
-        return float(np.linalg.norm(self._spread.T @ np.maximum(self._rows @ u, 0.0)))
+        return float(self._atoms.constraint(self._V, u[None])[0])
 
     def maximiser(self) -> FloatArray:
         """The unit vector (reduced coordinates) at which the value last asked for is attained."""
-        pattern = int(np.argmax(self._bounds.values[0, 0]))
-        c = self._bounds.gradients[pattern]
-        signs = np.where(self._patterns.active[pattern], 1.0, -1.0)
-        u = nearest_rowwise(c / max(float(np.linalg.norm(c)), 1e-300), signs[:, None] * self._units)
+        bounds = self._bounds
+        pattern = int(np.argmax(bounds.values[0, 0]))
+        c = bounds.gradients[pattern]
+        u = bounds.direction(pattern, nearest_rowwise(c / max(float(np.linalg.norm(c)), 1e-300), bounds.cone(pattern)))
         return np.asarray(u / max(float(np.linalg.norm(u)), 1e-300))
 
 
@@ -105,8 +107,9 @@ class SharedProof(Proof):
 
     def bound(self, problem: Problem, V: FloatArray) -> float:
         """From the values at all generators, or from spectral norms."""
-        if "plain oracle" not in problem.atoms.can or problem.n_coefficients != problem.n_outputs:
-            raise ValueError("a proof of the kind 'shared' is about neurons that compute A (M u)_+")
+        shared = problem.of(Directional)  # type: ignore[type-abstract]
+        if shared is None or problem.n_coefficients != problem.n_outputs:
+            raise ValueError("a proof of the kind 'shared' is about neurons of one direction that feed all outputs")
         if len(self.axes) != problem.n_outputs:
             raise ValueError(f"the proof is about {len(self.axes)} outputs, there are {problem.n_outputs}")
         patterns = self.patterns or self.every or enumerate_patterns(problem.atoms.relu_inputs)
@@ -115,7 +118,7 @@ class SharedProof(Proof):
                 f"the patterns of the certificate have {patterns.active.shape[1]} rows, these data "
                 f"{len(problem.atoms.M)}: give the data it was made for"
             )
-        return SharedSearch(problem, patterns, V, Cover(self.axes, self.edges)).bound
+        return SharedSearch(shared, patterns, V, Cover(self.axes, self.edges)).bound
 
     def to_dict(self) -> dict[str, Any]:
         """The cover, and the bits."""
@@ -153,13 +156,15 @@ class SharedSearch:
         The largest value of the constraint that was found, and where it is attained.
     """
 
-    def __init__(self, problem: Problem, patterns: Patterns, V: FloatArray, cover: Cover | None = None) -> None:
+    def __init__(
+        self, problem: Problem[Directional], patterns: Patterns, V: FloatArray, cover: Cover | None = None
+    ) -> None:
         if cover is None:
             weighted = problem.atoms.spread(V) * problem.atoms.row_norms[:, None]
             cover = Cover(np.linalg.svd(weighted, full_matrices=len(weighted) < V.shape[1])[2])
         self.patterns, self.cover = patterns, cover
         self._at = OutputBounds(problem, patterns, V)
-        self._spectral = spectral_bound(problem, patterns, V)[1]
+        self._spectral = self._at.spectral
         self._g: list[float] = []
         self.value, self.u = 0.0, np.zeros(problem.atoms.reduced.shape[1])
         for a in cover.directions:
@@ -178,7 +183,7 @@ class SharedSearch:
         """Halve cones until the bound is at most ``goal``, time is up, or there is no hope."""
         while clock() < deadline and len(self.cover.cones):
             bounds = self._bounds
-            if min(self._spectral, float(bounds.max())) <= goal or self.value > goal:
+            if min(self._spectral, float(bounds.max())) <= goal or self.value > goal or not np.isfinite(bounds).all():
                 return
             cone = self.cover.cones[int(np.argmax(bounds))]
             cosines = self.cover.directions[cone] @ self.cover.directions[cone].T
