@@ -26,7 +26,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable
-from itertools import combinations, combinations_with_replacement, pairwise, product
+from itertools import combinations, combinations_with_replacement, islice, pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -345,7 +345,7 @@ OPTIONS = {
     "two_layer": (),
     "linear_net": ("depth",),
     "linear_conv": ("kernel_size", "stride", "padding", "circular"),
-    "batch_norm": ("position", "rank"),
+    "batch_norm": ("position", "rank", "normalisation"),
     "parallel": ("m1", "m2", "deeper", "rank", "factor"),
     "convolutional": ("kernel_size", "stride", "padding", "batch_norm", "pooling"),
 }
@@ -381,10 +381,18 @@ class Problem(NamedTuple):
         return name if name == "parallel" else "normalised" if o.get("position") == "after" else "ordinary"
 
 
+def rows_as_of(o: Document, count: Array) -> float:
+    """What batch normalisation takes for the number of rows: one, if it divides by standard deviations."""
+    normalisation = o.get("normalisation", "norm")
+    need(normalisation in ("norm", "std"), "normalisation is by norms or by standard deviations")
+    return float(count.sum()) if normalisation == "norm" else 1.0
+
+
 def features(e: Document, X: Array, count: Array) -> tuple[Array, Array, Any, str]:
     """M, how far its rows may be from what neurons see, A and the restriction that a rank is."""
     name, o, bias, exact = e["architecture"], e["options"], e["bias"], np.zeros(len(X))
     need(name in OPTIONS, f"{UNKNOWN}does not know the architecture {name!r}")
+    o = {"normalisation": "norm", **o} if name == "batch_norm" else o  # files from before say nothing about it
     need(set(o) == set(OPTIONS[name]), f"{name} has other options")
     need(bias == "free" or type(bias) is type(e["fit_intercept"]) is bool, "biases and an intercept are there or not")
     if bias == "free":
@@ -426,6 +434,8 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Array, Any, st
         return M, (64 + 2 * len(X.T)) * U * np.linalg.norm(M, axis=1) * (o["rank"] is not None), None, restriction
     need(o["position"] in ("before", "after"), "normalisation is before or after the ReLU")
     M, away, dropped, V = white(X, count, o["rank"])
+    stretch = math.sqrt(count.sum() / rows_as_of(o, count))
+    M, away = stretch * M, stretch * away
     restriction = f"rank {V.shape[1]}" if dropped else ""
     if o["position"] == "after":
         restriction = restriction if o["rank"] is not None else ""
@@ -484,9 +494,9 @@ def by_norms(p: Problem, enough: float) -> float:
 
 
 def by_normalised_norms(p: Problem, enough: float) -> float:
-    """k (sum_i ||g_i||^2 / w_i)^(1/2): neurons h that are normalised after the ReLU have h^T diag(w) h <= k^2."""
-    size = math.sqrt(((p.G**2).sum(axis=1) / p.w).sum())
-    return float(p.M[0, -1] * size * (1 + (sum(p.G.shape) + 8) * 4 * U))
+    """k ||diag(w)^-1/2 G||: neurons h that are normalised after the ReLU have h^T diag(w) h <= k^2."""
+    scaled = p.G / np.sqrt(p.w)[:, None]
+    return float(p.M[0, -1]) * (norm_of(scaled) + (sum(p.G.shape) + 8) * 4 * U * float(np.linalg.norm(scaled)))
 
 
 def by_positive(p: Problem, enough: float) -> float:
@@ -793,15 +803,15 @@ def nearly_dependent(X: Array) -> bool:
     return False
 
 
-def by_normalised(p: Problem, enough: float) -> float:
-    """Neurons k (gamma (z - mean) / deviation + a), gamma^2 + a^2 <= 1, z = (R q)_+, over patterns D (in the file, or
-    all), for one output.
+def white_patterns(p: Problem) -> Iterable[tuple[Array, Array, float, Array, Array]]:
+    """Of every pattern D (in the file, or all) of neurons that are normalised after the ReLU: who is active, the
+    weights of rows in the coordinates s, what rounding does to these, relative, the normals of the cone, and its rows.
 
-    With the SVD diag(sqrt w) (I - 1 w^T) D R = Q S E^T and s = S E^T q the value is k (v^T diag(w)^-1/2 Q s / ||s||),
-    on the cone (2 D - I) R q >= 0, and k sum(v) a. Directions q that the SVD does not see cost nothing.
+    With the SVD diag(sqrt w) (I - 1 w^T) D R = Q S E^T and s = S E^T q neurons k (gamma (z - mean) / deviation + a),
+    z = (R q)_+, have the value k (v^T diag(w)^-1/2 Q s / ||s||) gamma + k sum(v) a, gamma^2 + a^2 <= 1, on the cone
+    (2 D - I) R q >= 0. Directions q that the SVD does not see cost nothing.
     """
-    need(p.G.shape[1] == 1, "normalisation after the ReLU has one output")
-    listed, given, v, k, root, worst = in_file(p), p.M[:, :-1], p.G[:, 0], p.M[0, -1], np.sqrt(p.w), 0.0
+    listed, given, root = in_file(p), p.M[:, :-1], np.sqrt(p.w)
     _, sigma, axes = np.linalg.svd(given, full_matrices=False)
     rank = int((sigma > NULL * sigma[0]).sum())
     need(rank == exact_rank(given), "rounding may hide directions of the rows")
@@ -814,7 +824,6 @@ def by_normalised(p: Problem, enough: float) -> float:
         inner = all_patterns(R[live])
         active = np.zeros((len(inner), len(R)), dtype=bool)
         active[:, live] = inner
-    size, shift = k * math.sqrt((v**2 / p.w).sum()), k * abs(math.fsum(v))
     for a in active:
         T = root[:, None] * a[:, None] * R
         Q, s, Et = np.linalg.svd(T - np.outer(root, root @ T), full_matrices=False)
@@ -824,15 +833,40 @@ def by_normalised(p: Problem, enough: float) -> float:
             need(r == exact, "rounding may hide a direction of an activation pattern")
         if r == 0:
             continue
-        off = 4 * (len(R) + R.shape[1]) * U * s[0] / s[r - 1]  # of coordinates, relative
-        c, slack = k * (Q[:, :r].T @ (v / root)), off * size
-        goal, value = math.sqrt(max(max(enough - slack, 0.0) ** 2 - shift**2, 0.0)), float(np.linalg.norm(c))
-        if value > goal:
-            N = np.where(a, 1.0, -1.0)[:, None] * (R @ (Et.T / np.where(np.arange(len(s)) < r, s, 1.0)))
-            N /= np.maximum(np.linalg.norm(N, axis=1), 1e-300)[:, None]
-            value = max(in_free_cone(sign * c, N, given, a, off, goal) for sign in (1.0, -1.0))
-        worst = max(worst, math.hypot(value, shift) + slack)
-    return max(worst, shift)
+        N = np.where(a, 1.0, -1.0)[:, None] * (R @ (Et.T / np.where(np.arange(len(s)) < r, s, 1.0)))
+        N /= np.maximum(np.linalg.norm(N, axis=1), 1e-300)[:, None]
+        yield a, (Q[:, :r] / root[:, None]).T, 4 * (len(R) + R.shape[1]) * U * s[0] / s[r - 1], N, given
+
+
+def by_normalised(p: Problem, enough: float) -> float:
+    """The largest value over these patterns, for one output; "shared" is the smaller one of spectral norms, without the
+    cones, and what the values for directions of the outputs show.
+    """
+    k, C, patterns = float(p.M[0, -1]), p.G.shape[1], white_patterns(p)
+
+    def value(G: Array, goal: float, ways: Any = (1.0, -1.0)) -> float:
+        size, sums = k * math.sqrt(((G**2).sum(axis=1) / p.w).sum()), k * np.array([math.fsum(g) for g in G.T])
+        shift = worst = float(np.linalg.norm(sums)) * (1 + 8 * U)
+        for a, T, off, N, rows in patterns:
+            B, slack = k * (T @ G), off * size
+            if G.shape[1] > 1:
+                worst = max(worst, norm_of(np.vstack([B, sums])) + slack)
+                continue
+            within, best = math.sqrt(max(max(goal - slack, 0.0) ** 2 - shift**2, 0.0)), float(np.linalg.norm(B))
+            if best > within:
+                best = max(in_free_cone(way * B[:, 0], N, rows, a, off, within) for way in ways)
+            worst = max(worst, math.hypot(best, shift) + slack)
+        return worst
+
+    if p.e["proof"]["kind"] != "shared":
+        need(C == 1, "normalised neurons that feed one output each are proven for one output only")
+        return value(p.G, enough)
+    most = int(MOST_ENTRIES / p.M.size)
+    patterns = list(islice(patterns, most + 1))
+    need(len(patterns) <= most, "too long: there are too many activation patterns of several outputs")
+    off = (C + 8) * 2 * U * k * math.sqrt(((p.G**2).sum(axis=1) / p.w).sum())  # of the weights G a
+    near = over_outputs(p.e["proof"], C, lambda _, a: value((p.G @ a)[:, None], 0.0, (1.0,)) + off)
+    return min(near, value(p.G, 0.0))
 
 
 def in_free_cone(c: Array, N: Array, R: Array, a: Array, off: float, enough: float) -> float:
@@ -1064,7 +1098,9 @@ PROOFS: dict[str, dict[str, Callable[[Problem, float], float]]] = {
         "norms": by_norms, "cones": by_cones, "relaxation": by_relaxation, "positive": by_positive,
         **dict.fromkeys(("patterns", "weighted_patterns", "spectral", "sampled", "shared", "gates"), by_cells),
     },
-    "normalised": {"norms": by_normalised_norms, "normalised": by_normalised, "sampled": by_normalised},
+    "normalised": {
+        "norms": by_normalised_norms, **dict.fromkeys(("normalised", "sampled", "shared"), by_normalised),
+    },
     "parallel": {"norms": by_norms, "layers": by_cells},
     "linear": {"linear": by_linear},
     "chained": {"chains": by_linear},
@@ -1171,13 +1207,14 @@ def layer_of(network: Document, kinds: Any, e: Document, rows: Array, count: Arr
         need(e["bias"] or not b.any(), "the model has biases, the claim is about none")
         charged = (hidden**2).sum() + (0.0 if free else (b**2).sum()) + (alpha**2).sum()
         return np.maximum(t, 0.0) @ alpha, 0.5 * float(charged)
-    position, n = e["options"].get("position", "before"), count.sum()
+    position, w, n = e["options"].get("position", "before"), count / count.sum(), rows_as_of(e["options"], count)
     need(weights["position"] == position, "the model normalises elsewhere than the claim says")
     need(abs(float(weights["n_samples"]) - n) <= RTOL * n, "the model normalises by another number of rows")
     gamma, shift, mean, norm = (array_of(key, len(hidden)) for key in ("gamma", "shift", "mean", "norm"))
     t = t if position == "before" else np.maximum(t, 0.0)
-    found, off = count @ t / n, 64 * U * (np.abs(rows) @ np.abs(hidden.T) + np.abs(b)).max(axis=0)
-    size, root = np.sqrt(count @ (t - found) ** 2), math.sqrt(n)
+    found, off = w @ t, 64 * U * (np.abs(rows) @ np.abs(hidden.T) + np.abs(b)).max(axis=0)
+    root = math.sqrt(n)
+    size = root * np.sqrt(w @ (t - found) ** 2)
     need((root * off <= 1e-2 * norm).all(), "the model normalises what is lost in rounding")
     need((root * np.abs(found - mean) <= 1e-6 * norm + root * off).all(), "the model has other means than the data")
     need((np.abs(size - norm) <= 1e-6 * norm + root * off).all(), "the model has other norms than the data")
