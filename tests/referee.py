@@ -18,6 +18,8 @@ def objective(network, X, Y, loss, beta, patches=None, pooling="sum"):
         n, K, h = patches.shape
         F = pooled(w, patches.reshape(n * K, h), n, K, pooling)
     F = F + w["intercept"]
+    if getattr(network, "free_bias", False):
+        w = {**w, "hidden_bias": np.zeros(1)}  # they cost nothing
     if beta == 0 or loss in ("exact_fit", "margin", "tube"):
         fits = abs(F - Y) <= FITS[loss] + 2e-6 * abs(Y).max() if loss in FITS else Y * F >= 1 - 2e-6
         return (beta or 1.0) * penalty(w) if fits.all() else np.inf

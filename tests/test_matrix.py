@@ -25,6 +25,7 @@ from . import referee
 
 ARCHITECTURES = {
     "two_layer": TwoLayer(),
+    "free_bias": TwoLayer(),
     "leaky_relu": LeakyReLU(0.2),
     "absolute": LeakyReLU(-1.0),
     "batch_norm": BatchNorm(),
@@ -46,7 +47,7 @@ PAIRS.append(("squared", ReLUClassifier))
 #: Seconds for a proof, where there is to be one.
 PROVE = {("squared", ReLURegressor): 0.02}
 #: The parts of a combination that a refusal may name.
-PARTS = r"method=|activation=|architecture=|loss[= ]'|beta=0|\d outputs|fit_intercept="
+PARTS = r"method=|activation=|architecture=|loss[= ]'|beta=0|\d outputs|fit_intercept=|bias="
 
 
 #: Iterations: of the conic solver to an optimum; of column generation, by the number of outputs, to something that has
@@ -94,6 +95,7 @@ def test_every_combination_trains_soundly_or_is_refused_beforehand(name, loss, e
     for outputs, beta in product((1, 3), (0, 0.1)):
         y = targets_of(estimator, len(X) * int(np.prod(places)), outputs)
         settings = {"loss": loss, "architecture": architecture, "tol": 1e-2, "random_state": 0}
+        settings["bias"] = "free" if name == "free_bias" else True
         settings["prove"] = PROVE.get((loss, estimator), False)
         shaped = y.reshape(len(X), *places, *y.shape[1:])
         acting, Y = loss, y.reshape(len(y), -1)

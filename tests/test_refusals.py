@@ -68,7 +68,7 @@ def test_a_time_limit_is_a_number_of_seconds(value: Any) -> None:
         ({"betas": [10**400]}, "betas must be one or more positive numbers"),
         ({"n_betas": True}, "n_betas must be an integer >= 1"),
         ({"beta_min_ratio": "a"}, "beta_min_ratio must be a number"),
-        ({"bias": 3}, "bias must be True or False"),
+        ({"bias": 3}, "bias must be True, False or 'free'"),
         ({"random_state": -1}, "random_state must be None, an integer from 0"),
         ({"verbose": "a"}, "verbose must be an integer >= 0"),
         ({"prove": 10**400}, "prove must be 'auto', False or a number of seconds"),
@@ -231,7 +231,7 @@ def changed(document: dict[str, Any], *keys: str, to: Any) -> str:
     [
         (("training", "beta"), "a", "beta must be a number >= 0, got 'a'"),
         (("training", "beta"), 10**400, "beta must be a number >= 0"),
-        (("training", "bias"), "yes", "bias must be True or False"),
+        (("training", "bias"), "yes", "bias must be True, False or 'free'"),
         (("training", "method"), 3, "method must be a name"),
         (("training", "loss"), {"name": "huber", "width": 3}, "the loss 'huber' has other parameters"),
         (("target", "scale"), "a", "centre and scale of the target must be finite"),

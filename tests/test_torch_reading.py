@@ -130,6 +130,8 @@ def test_a_module_has_the_certificate_of_its_network(name):
     shape = network.output_shape(Z.shape)
     y = np.random.default_rng(1).standard_normal(shape if network.n_outputs == 1 else (*shape, network.n_outputs))
     options = {"beta": 0.3, "time_limit": 5, "tol": 0.05, "random_state": 0, "method": "local"}
+    if name[0] == "batch norm":  # a module charges scales and shifts in the units of torch, unless it is said otherwise
+        options["architecture"] = BatchNorm(name[1])
     ours, theirs = (certify(model, Z, y, **options) for model in (network, network.to_torch()))
     assert theirs.objective == pytest.approx(ours.objective, rel=1e-12)
     assert theirs.scope == ours.scope
@@ -206,6 +208,7 @@ def test_a_normalised_module_is_charged_in_the_statistics_of_the_rows(position, 
         new = 10 * RNG.normal(size=(20, 3))
         np.testing.assert_allclose(restated.predict(new), module(torch.as_tensor(new)).detach()[:, 0], rtol=1e-9)
     options = {"beta": 0.05, "method": "local", "tol": 0.05, "time_limit": 2, "random_state": 0}
+    options["architecture"] = BatchNorm(position)
     weighted = certify(module, X, Y, sample_weight=counts, **options)
     assert weighted.objective == pytest.approx(definition(module, X, Y, 0.05, counts), rel=1e-12)
     rows = np.repeat(np.arange(12), counts.astype(int))
@@ -591,7 +594,8 @@ def test_files_of_modules_are_certified_by_the_command_line(tmp_path, capsys):
         call = ["certify", str(tmp_path / f"{k}.pt"), str(tmp_path / "data.csv"), "--target", "y", "--beta", "0.1"]
         assert main([*call, "--method", "local", "--time-limit", "1", "--json", "--seed", "0"]) == 0
         report = json.loads(capsys.readouterr().out)
-        expected = from_torch(module).restated(X).objective(X, Y, beta=0.1)
+        network = from_torch(module)
+        expected = BatchNorm.of(network).stated(network.restated(X)).objective(X, Y, beta=0.1)
         assert report["objective"] == pytest.approx(expected, rel=1e-9)
         assert report["lower_bound"] <= report["objective"]
     assert main(["info", str(tmp_path / "0.pt")]) == 0

@@ -36,6 +36,14 @@ def table() -> list[str]:
     return lines
 
 
+def free() -> str:
+    """The line of networks with free biases, which have an intercept."""
+    cells = [_goes(TwoLayer(), "relu", method, "free") for method in METHODS] + [
+        _goes(TwoLayer(), "gated", None, "free")
+    ]
+    return f'| `TwoLayer()`, `bias="free"` | {" | ".join(cells)} |'
+
+
 def _short(architecture: Any) -> str:
     """Without the options that are left at their defaults."""
     kind = type(architecture)
@@ -49,12 +57,15 @@ def _short(architecture: Any) -> str:
     return told[kind.__name__].replace(", deeper=()", "")
 
 
-def _goes(architecture: Any, activation: str, method: str | None) -> str:
-    """With one output, with three, with both or with none; the squared loss without intercept, which all could take."""
+def _goes(architecture: Any, activation: str, method: str | None, bias: bool | str = True) -> str:
+    """With one output, with three, with both or with none; the squared loss without intercept, which all could take.
+
+    (Free biases are one.)
+    """
 
     def fine(n_outputs: int) -> bool:
         try:
-            Objective(get_loss("squared"), 0.1, architecture, True, False).check(n_outputs, activation, method)
+            Objective(get_loss("squared"), 0.1, architecture, bias, bias == "free").check(n_outputs, activation, method)
         except ValueError:
             return False
         return True
@@ -68,7 +79,7 @@ class GoesTogether(Directive):
     def run(self) -> list[nodes.Node]:
         """The table."""
         node = nodes.container()
-        self.state.nested_parse(StringList(table()), 0, node)
+        self.state.nested_parse(StringList([*table(), free()]), 0, node)
         return list(node.children)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from bidual._util.checks import as_numbers, check_flag, check_number, shown
+from bidual._util.checks import as_bias, as_numbers, check_flag, check_number, shown
 from bidual._util.data import normalise_weights
 from bidual._util.files import read_json, reading, write_json
 from bidual._util.typing import Array, FloatArray
@@ -69,7 +69,7 @@ class Training:
 
     loss: Loss
     beta: float
-    bias: bool
+    bias: bool | str
     fit_intercept: bool
     architecture: str
     method: str
@@ -80,7 +80,7 @@ class Training:
     def __post_init__(self) -> None:
         check_number("beta", self.beta)
         check_number("n_rows", self.n_rows, at_least=1, integer=True)
-        check_flag("bias", self.bias)
+        as_bias(self.bias)
         check_flag("fit_intercept", self.fit_intercept)
         for name in ("architecture", "method", "version", "activation"):
             if not isinstance(getattr(self, name), str):
@@ -97,7 +97,7 @@ class Training:
         return cls(
             loss=minimised.loss,
             beta=minimised.beta,
-            bias=bool(minimised.bias),
+            bias=minimised.bias,
             fit_intercept=minimised.fit_intercept,
             architecture=minimised.architecture.name,
             method=method,

@@ -14,6 +14,8 @@ from bidual._util.typing import FloatArray
 _MOST, _LARGEST = 2**63 - 1, float(np.finfo(float).max)
 #: The largest width, rank, window, stride or padding that an architecture may have.
 LARGEST_SIZE = 2**31 - 1
+#: Hidden biases that cost nothing.
+FREE = "free"
 
 
 def check_number(
@@ -43,6 +45,15 @@ def check_flag(name: str, value: Any) -> None:
     """Raise unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {shown(value)}")
+
+
+def as_bias(bias: Any) -> bool | str:
+    """Whether there are hidden biases, or "free" ones; ValueError for anything else."""
+    if isinstance(bias, str) and bias == FREE:
+        return FREE
+    if not isinstance(bias, bool | np.bool_):
+        raise ValueError(f"bias must be True, False or {FREE!r}, got {shown(bias)}")
+    return bool(bias)
 
 
 def check_seed(random_state: Any) -> None:

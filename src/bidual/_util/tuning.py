@@ -39,6 +39,8 @@ class Tuning:
     parallel_cells: int = 3_000
     #: Activation patterns of normalised neurons up to which all are enumerated.
     normalised_patterns: int = 5_000
+    #: Activation patterns of neurons with free biases up to which all are enumerated.
+    free_patterns: int = 1_000
     #: Entries of all cone constraints beyond which they are not written down.
     written_entries: int = 1_000_000
     #: Seconds that prove="auto" takes at most, as a multiple of the seconds of training.

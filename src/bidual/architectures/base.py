@@ -148,6 +148,10 @@ class Architecture(ABC):
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> Lift:
         """Lift training data, whose rows stand for ``counts`` rows each (their sample weights; None: for one)."""
 
+    def free_lift(self, X: FloatArray) -> Lift:
+        """Lift training data for neurons with free biases, if this architecture :attr:`can` have "free biases"."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())
         return f"{type(self).__name__}({parameters})"

@@ -130,6 +130,9 @@ class Standardised(Architecture):
             self.inner.lift(self._applied(X), bias=bias, counts=counts), np.array(self.centre), np.array(self.scale)
         )
 
+    def free_lift(self, X: FloatArray) -> StandardisedLift:
+        return StandardisedLift(self.inner.free_lift(self._applied(X)), np.array(self.centre), np.array(self.scale))
+
     def _applied(self, X: FloatArray) -> FloatArray:
         """The standardised columns."""
         if self.centre is None:

@@ -7,6 +7,7 @@ import numpy as np
 from bidual._util.sparse import with_ones
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures.base import Architecture, Lift
+from bidual.architectures.free_bias import FreeBiasLift
 from bidual.atoms import GatedNeurons, Neurons, Relu
 from bidual.atoms.abilities import Ability
 from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
@@ -15,14 +16,15 @@ from bidual.networks import GatedNetwork, Network, TwoLayerNetwork
 class TwoLayer(Architecture):
     r"""Fully connected: :math:`f(x) = \sum_j (u_j^T x + b_j)_+ \alpha_j + b`, 003 eq. 1.
 
-    With ``bias``, M = [X, 1]: hidden biases are regularised like the other weights.
+    With ``bias``, M = [X, 1]: hidden biases are regularised like the other weights; free ones (``bias="free"``)
+    are not (:mod:`bidual.atoms.free_bias`).
     """
 
     name = "two_layer"
 
     @property
     def can(self) -> frozenset[Ability]:
-        return Relu.can
+        return Relu.can | {"free biases"}
 
     @property
     def keeps_sparse(self) -> bool:
@@ -30,6 +32,9 @@ class TwoLayer(Architecture):
 
     def lift(self, X: FloatArray, *, bias: bool, counts: FloatArray | None = None) -> TwoLayerLift:
         return TwoLayerLift(X, bias)
+
+    def free_lift(self, X: FloatArray) -> FreeBiasLift:
+        return FreeBiasLift(X)
 
 
 class TwoLayerLift(Lift):

@@ -13,7 +13,9 @@ Ability: TypeAlias = Literal[
     "finite loss",
     "finite program",
     "formula",
+    "free biases",
     "gates",
+    "intercept",
     "no intercept",
     "one output",
     "ordinary neurons",
@@ -30,7 +32,9 @@ WORDS: dict[Ability, str] = {
     "finite loss": "a loss that is finite everywhere",
     "finite program": "a finite program on activation patterns",
     "formula": "a closed form",
+    "free biases": "neurons whose biases may be free",
     "gates": "neurons with gates",
+    "intercept": "networks with an intercept",
     "no intercept": "networks without intercept",
     "one output": "a single output",
     "ordinary neurons": "ordinary neurons",
@@ -54,6 +58,10 @@ def needs(*alternatives: Ability | tuple[Ability, ...]) -> Needs:
 
 def offered(loss: object, n_outputs: int, fit_intercept: bool) -> frozenset[Ability]:
     """What a loss, so many outputs and networks with or without intercept offer, whatever the neurons are."""
-    there: dict[Ability, bool] = {"one output": n_outputs == 1, "no intercept": not fit_intercept}
+    there: dict[Ability, bool] = {
+        "one output": n_outputs == 1,
+        "no intercept": not fit_intercept,
+        "intercept": fit_intercept,
+    }
     there |= {ability: getattr(loss, name) for ability, name in OF_LOSS.items()}
     return frozenset(ability for ability, holds in there.items() if holds)

@@ -177,7 +177,11 @@ class Atoms(ABC):
 
     def none(self, p: int, intercept: FloatArray) -> Neurons:
         """The network without neurons, on ``p`` features."""
-        return Neurons(np.zeros((0, p)), np.zeros((0, self.n_coefficients(len(intercept)))), intercept)
+        return self.neurons(np.zeros((0, p)), np.zeros((0, self.n_coefficients(len(intercept)))), intercept)
+
+    def neurons(self, U: FloatArray, alpha: FloatArray, intercept: FloatArray) -> Neurons:
+        """Neurons of this kind with these weights."""
+        return Neurons(U, alpha, intercept)
 
     # ---- cells on which they are linear --------------------------------------------------------
 

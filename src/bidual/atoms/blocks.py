@@ -137,7 +137,7 @@ class PatternBlocks(CellBlocks):
         U = Z.reshape(signs * C * P, r)
         if self.atoms.reduced is not self.atoms.M:
             U = U @ self.atoms.basis.T
-        return Neurons(U, block_heads(signs, C, P), intercept)
+        return self.atoms.neurons(U, block_heads(signs, C, P), intercept)
 
 
 def block_heads(signs: int, C: int, P: int) -> FloatArray:

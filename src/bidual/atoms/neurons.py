@@ -27,16 +27,21 @@ class Neurons:
         return cls(np.zeros((0, p)), np.zeros((0, len(intercept))), intercept)
 
     @cached_property
+    def lengths(self) -> FloatArray:
+        r""":math:`\|u_j\|`, as far as hidden weights cost anything."""
+        return np.linalg.norm(self.U, axis=1)
+
+    @cached_property
     def costs(self) -> FloatArray:
         r""":math:`\|u_j\| \|\alpha_j\|`, what each neuron costs at balanced weights."""
-        return np.linalg.norm(self.U, axis=1) * np.linalg.norm(self.alpha, axis=1)
+        return self.lengths * np.linalg.norm(self.alpha, axis=1)
 
     def balanced(self) -> Neurons:
         r"""The same function with :math:`\|u_j\| = \|\alpha_j\|`, the cheapest scaling (003 Thm 1).
 
         Neurons that do nothing are removed.
         """
-        u, a = np.linalg.norm(self.U, axis=1), np.linalg.norm(self.alpha, axis=1)
+        u, a = self.lengths, np.linalg.norm(self.alpha, axis=1)
         alive = (u > 0) & (a > 0)
         ratio = np.sqrt(a[alive] / u[alive])[:, None]
         kept = self.take(alive)
@@ -49,6 +54,19 @@ class Neurons:
     def in_units(self, inputs: float, outputs: float, shift: FloatArray) -> Neurons:
         """The same neurons for features times ``inputs`` and outputs times ``outputs`` plus ``shift``."""
         return replace(self, U=self.U / inputs, alpha=self.alpha * outputs, intercept=self.intercept * outputs + shift)
+
+
+@dataclass(frozen=True)
+class FreeNeurons(Neurons):
+    r"""Neurons whose biases, the last column of ``U``, cost nothing (004 eq. 2).
+
+    A neuron without weights is a constant, which is the intercept's business (:meth:`bidual.atoms.FreeBias.settled`).
+    """
+
+    @cached_property
+    def lengths(self) -> FloatArray:
+        r""":math:`\|u_j\|` without the bias."""
+        return np.linalg.norm(self.U[:, :-1], axis=1)
 
 
 @dataclass(frozen=True)

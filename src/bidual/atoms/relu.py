@@ -10,6 +10,7 @@ import numpy as np
 from bidual._util.typing import FloatArray
 from bidual.atoms.abilities import Ability
 from bidual.atoms.directional import Directional
+from bidual.atoms.neurons import Neurons
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,15 @@ class Relu(Directional):
 
     def preactivations(self, U: FloatArray) -> FloatArray:
         return self.reduced @ U.T
+
+    @property
+    def charged(self) -> int:
+        """How many of the coordinates of :attr:`reduced`, the first ones, a neuron costs the norm of."""
+        return int(self.reduced.shape[1])
+
+    def settled(self, neurons: Neurons) -> Neurons:
+        """The same network on the rows, without freedoms that cost nothing: there are none."""
+        return neurons
 
     def activations(self, U: FloatArray) -> FloatArray:
         return np.maximum(self.preactivations(U), 0.0)

@@ -3,6 +3,7 @@
 from bidual.bounds.branches import LayeredBounds
 from bidual.bounds.certificate import ByFormula, Certificate, ContradictionError, joined_scope, relative_gap
 from bidual.bounds.dual import Bound, bound_by_norms, lower_bound, sufficient
+from bidual.bounds.free_bias import FreeBiasBounds
 from bidual.bounds.normalised import NormalisedBounds
 from bidual.bounds.patterns import ConeBounds, certify_patterns, pattern_bound, slack, spectral_bound
 from bidual.bounds.rowwise import cone_bounds
@@ -13,6 +14,7 @@ __all__ = [
     "Certificate",
     "ConeBounds",
     "ContradictionError",
+    "FreeBiasBounds",
     "LayeredBounds",
     "NormalisedBounds",
     "bound_by_norms",

@@ -220,7 +220,7 @@ def sufficient(problem: Problem, V: FloatArray, goal: float) -> float | None:
     while reaches(2.0 * high) and high < 1e300:
         high *= 2.0
     low, high = high, 2.0 * high
-    for _ in range(40):
+    for _ in range(20):  # to a millionth
         middle = 0.5 * (low + high)
         low, high = (middle, high) if reaches(middle) else (low, middle)
     return low

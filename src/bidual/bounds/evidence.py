@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bidual._util.typing import FloatArray
-from bidual.bounds import chains, oracle, parsing, positive, stored  # noqa: F401 - they make their kinds of proof known
+from bidual.bounds import chains, free_bias, oracle, parsing, positive, stored  # noqa: F401 - they make their kinds of proof known
 from bidual.bounds.dual import Bound, DirectProof, lower_bound
 from bidual.bounds.proof import Proof, proof_from_dict, proof_to_dict
 from bidual.losses import Loss, loss_from_dict

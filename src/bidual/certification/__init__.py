@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bidual._util.checks import check_flag, check_number, check_seed, check_time_limit, check_verbose
+from bidual._util.checks import FREE, check_flag, check_number, check_seed, check_time_limit, check_verbose
 from bidual._util.clock import clock
 from bidual._util.typing import Array
 from bidual._util.watch import watching
-from bidual.architectures import Architecture
+from bidual.architectures import Architecture, TwoLayer
 from bidual.bounds import Certificate
 from bidual.certification.case import Case, pose
 from bidual.certification.verification import refusal, verify
@@ -47,7 +47,7 @@ def certify(
     beta: float | None = None,
     loss: str | Loss | None = None,
     architecture: str | Architecture | None = None,
-    bias: bool | None = None,
+    bias: bool | str | None = None,
     fit_intercept: bool | None = None,
     sample_weight: Array | None = None,
     method: str = "auto",
@@ -60,10 +60,9 @@ def certify(
     r"""Bound how far a network is above the best possible one of its kind and any width.
 
     The network is judged by :math:`\sum_i w_i \ell(f(x_i), y_i) + \tfrac\beta2 (\|W_1\|^2 + \|b_1\|^2 + \|W_2\|^2)`;
-    an output intercept is free, and so are the hidden biases of a network with ``free_bias`` (then the rows of X must
-    lie on a line). Other kinds have a weight decay of their own: a normalised network in units of the statistics of
-    these rows (000 eq. 3, :meth:`~bidual.networks.Network.restated`), one of more layers the path regulariser (002
-    eq. 4).
+    an output intercept is free, and so are the hidden biases of a network with ``free_bias``, or with ``bias="free"``.
+    Other kinds have a weight decay of their own: a normalised network in units of the statistics of these rows (000 eq.
+    3, :meth:`~bidual.networks.Network.restated`), one of more layers the path regulariser (002 eq. 4).
 
     Parameters
     ----------
@@ -83,8 +82,10 @@ def certify(
         None: that of the model if it knows one (``MLPClassifier``: logistic), else squared.
     architecture : str, Architecture or None
         None: that of the network.
-    bias, fit_intercept : bool or None
-        Whether the competing networks have hidden biases and a free output intercept; None: if this one has.
+    bias : bool, "free" or None
+    fit_intercept : bool or None
+        Whether the competing networks have hidden biases and a free output intercept; None: if this one has. "free":
+        hidden biases of which weight decay knows nothing.
     sample_weight : array or None
     method : {"auto", "patterns", "cones", "compact", "signs", "local"}
         How the dual constraint is bounded (:mod:`bidual.bounds.oracle`); "local" leaves it at the best guess of
@@ -126,11 +127,12 @@ def certify(
         if isinstance(case.network.core, GatedNetwork):
             best = case.data.train("adaptive", options, case.network, activation="gated", gates=case.network)
             return _beside(case, best, improve)  # fixed gates leave a convex program
-        if getattr(case.network, "free_bias", False):
+        if _spline(case):
             return _beside(case, _best_spline(case, options), improve)
         from bidual.certification.search import Search  # numba takes a moment to load: only when it is needed
 
         search = Search(case, options, watch.deadline, method, began)
+        search.prover.begin()
         search.improve()
         search.prove()
         if not improve:
@@ -144,6 +146,16 @@ def polish(model: Any, X: Array, y: Array, **options: Any) -> Improved:
     result = certify(model, X, y, improve=True, **options)
     assert isinstance(result, Improved)
     return result
+
+
+def _spline(case: Case) -> bool:
+    """Whether it is about free biases on rows on a line."""
+    data = case.data
+    if not isinstance(data, TrainingSet) or data.objective.bias != FREE or data.objective.architecture != TwoLayer():
+        return False
+    from bidual.splines.line import on_a_line
+
+    return on_a_line(data.X)
 
 
 def _best_spline(case: Case, options: Options) -> Trained:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from bidual._util.checks import as_numbers, check_flag, check_number
+from bidual._util.checks import FREE, as_bias, as_numbers, check_flag, check_number
 from bidual._util.data import check_array, check_labels, check_weights
 from bidual._util.sparse import dense
 from bidual._util.typing import Array, FloatArray
@@ -17,7 +17,7 @@ from bidual._util.wrapped import unwrap
 from bidual.architectures import Architecture, TwoLayer, get_architecture
 from bidual.losses import Logistic, Loss, Softmax, get_loss
 from bidual.models import Model, as_network, load
-from bidual.networks import GatedNetwork, Network
+from bidual.networks import GatedNetwork, Network, StandardisedNetwork, TwoLayerNetwork
 from bidual.training.objective import Objective
 from bidual.training.routing import pose as route
 from bidual.training.targets import encode_known, in_place
@@ -43,7 +43,7 @@ def pose(
     beta: float | None,
     loss: str | Loss | None,
     architecture: str | Architecture | None,
-    bias: bool | None,
+    bias: bool | str | None,
     fit_intercept: bool | None,
     sample_weight: Array | None,
 ) -> Case:
@@ -56,7 +56,8 @@ def pose(
     if isinstance(model, Model):
         X, training = model.transform(X), model.training
         beta, loss = training.beta if beta is None else beta, training.loss if loss is None else loss
-        bias = training.bias if bias is None else bias
+        if bias is None:  # files from before say of free ones that they are there
+            bias = FREE if _free(network) else training.bias
         fit_intercept = training.fit_intercept if fit_intercept is None else fit_intercept
         classes = model.target.classes
         if classes is None:
@@ -66,9 +67,10 @@ def pose(
     if beta is None:
         raise ValueError("beta must be a positive number, the weight decay the network is judged by; got None")
     check_number("beta", beta, above=0.0)
-    for name, value in (("bias", bias), ("fit_intercept", fit_intercept)):
-        if value is not None:
-            check_flag(name, value)
+    bias = None if bias is None else as_bias(bias)
+    if fit_intercept is not None:
+        check_flag("fit_intercept", fit_intercept)
+    network = _charged_as(network, bias)
     if loss is None:
         loss = getattr(model, "loss_", None)
         loss = loss if isinstance(loss, Loss) else "logistic" if classes is not None else "squared"
@@ -83,18 +85,20 @@ def pose(
     else:
         X = network.check_inputs(X)
     check_consistent_length(X, y, sample_weight)
-    network = on_rows(network, X, sample_weight, kind)
+    network = on_rows(network, kind, X, sample_weight)
     stacked = kind.stack(X.shape, y)
     y = y if stacked is None else stacked
     acting, labels = _acting_loss(get_loss(loss), y, classes, network.n_outputs)
     if bias is None:
         hidden = getattr(network.core, "hidden_bias", getattr(network.core, "linear_bias", _UNKNOWN))
-        bias = bool(getattr(model, "bias", hidden is not None))
+        bias = FREE if _free(network) else bool(getattr(model, "bias", hidden is not None))
+    if fit_intercept is None and bias == FREE:
+        fit_intercept = True
     if fit_intercept is None:
         fit_intercept = bool(getattr(model, "fit_intercept", np.any(getattr(network, "intercept", _UNKNOWN))))
     if not fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         raise ValueError("the network has an output intercept, but fit_intercept=False asks for none")
-    objective = Objective(acting, float(beta), kind, bool(bias), fit_intercept)
+    objective = Objective(acting, float(beta), kind, bias, fit_intercept)
     Y = encode_known(acting, y, labels, network.n_outputs)
     data = route(objective, X, Y, sample_weight, activation=activation)
     if isinstance(data, TrainingSet):
@@ -102,10 +106,10 @@ def pose(
     return Case(network, data, labels)
 
 
-def on_rows(network: Network, X: FloatArray, sample_weight: Array | None, kind: Architecture) -> Network:
-    """The network as it is judged on training rows: a normalised one by their statistics, in the units of its kind."""
+def on_rows(network: Network, architecture: Architecture, X: FloatArray, sample_weight: Array | None) -> Network:
+    """The network as it is judged on training rows: a normalised one in terms of their statistics, in its units."""
     counts = None if sample_weight is None else check_weights(sample_weight, X, ensure_non_negative=True)
-    return kind.stated(network.restated(X, counts))
+    return architecture.stated(network.restated(X, counts))
 
 
 def _architecture(network: Network) -> Architecture:
@@ -117,6 +121,23 @@ def _architecture(network: Network) -> Architecture:
             f"{', '.join(sorted(Architecture.registry))}"
         )
     return own.of(network)
+
+
+def _free(network: Network) -> bool:
+    """Whether its hidden biases cost nothing."""
+    return bool(getattr(network.core, "free_bias", False))
+
+
+def _charged_as(network: Network, bias: bool | str | None) -> Network:
+    """The network as it is to be judged: with free hidden biases or with such as cost something, if that is said."""
+    if isinstance(network, StandardisedNetwork):
+        layer = _charged_as(network.layer, bias)
+        return network if layer is network.layer else StandardisedNetwork(layer, network.centre, network.scale)
+    if bias is None or not isinstance(network, TwoLayerNetwork) or network.free_bias == (bias == FREE):
+        return network
+    return TwoLayerNetwork(
+        network.hidden_weights, network.output_weights, network.hidden_bias, network.intercept, bias == FREE
+    )
 
 
 def _acting_loss(loss: Loss, y: Array, classes: Any, n_outputs: int) -> tuple[Loss, tuple[Any, ...] | None]:

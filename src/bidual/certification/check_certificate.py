@@ -362,6 +362,7 @@ class Problem(NamedTuple):
     M: Array
     A: Any
     G: Array
+    near: Any = None  # other rows with the same activation patterns, for which angles are so many times as large
 
     @property
     def widths(self) -> list[int]:
@@ -374,7 +375,7 @@ class Problem(NamedTuple):
         """The kind of neurons: which proofs there are for it."""
         name, o = self.e["architecture"], self.e["options"]
         if self.e["bias"] == "free":
-            return "kinked"
+            return "kinked" if self.e["proof"]["kind"] == "kinks" else "free"
         if name.startswith("linear"):
             return "linear" if o.get("depth", 2) == 2 else "chained"
         return name if name == "parallel" else "normalised" if o.get("position") == "after" else "ordinary"
@@ -396,6 +397,9 @@ def features(e: Document, X: Array, count: Array) -> tuple[Array, Array, Any, st
     need(bias == "free" or type(bias) is type(e["fit_intercept"]) is bool, "biases and an intercept are there or not")
     if bias == "free":
         need(e["fit_intercept"] is True and name == "two_layer" and X.ndim == 2, "free biases go with an intercept")
+        if e["proof"]["kind"] != "kinks":  # networks do not see where the rows are
+            rows = X - X.mean(axis=0)
+            return np.column_stack([rows, np.full(len(X), np.linalg.norm(rows, axis=1).max() or 1.0)]), exact, None, ""
         x, away = on_a_line(X)
         return (x - 0.5 * (x.min() + x.max()))[:, None], away, None, ""
     if name.startswith("linear"):
@@ -752,13 +756,15 @@ def by_cells(p: Problem, enough: float) -> float:
         need(C == 1 or kind in ("spectral", "shared", "layers"), "patterns bound one output")
         need(len(leaves) <= 1, "the cells of branches of more than three layers must be in the file")
         X, G, lost = reduced(X, G)
-        apart = PARALLEL * (1 + T * X.shape[1]) * max(1, 2 * len(leaves))  # hyperplanes that are taken for one
+        other, angle = (X, 1.0) if p.near is None else (reduced(p.near[0], p.G)[0], p.near[1])
+        need(other.shape == X.shape, "the rows at this price are lost in rounding")
+        apart = PARALLEL * angle * (1 + T * X.shape[1]) * max(1, 2 * len(leaves))  # hyperplanes that are taken for one
     r, size = X.shape[1], total(X, G)
     off = (len(X) + (16 if leaves else C) * T * r + C + 64) * U * size * math.sqrt(T)  # sum_t ||w_t|| <= sqrt(T)
     lost = math.sqrt(T) * (lost + apart * size * (1 + RTOL)) + off
     if not len(X):
         return lost
-    masks, signs = listed or (None if leaves else all_patterns(X)[:, :, None], None)
+    masks, signs = listed or (None if leaves else all_patterns(other)[:, :, None], None)
 
     def value(H: Array, how: str, goal: float, ways: Any = (1.0, -1.0)) -> float:
         given = all_branches(X, T) if masks is None else chunks(masks, signs)
@@ -1102,8 +1108,35 @@ PROOFS: dict[str, dict[str, Callable[[Problem, float], float]]] = {
 }  # fmt: skip
 
 
+def radius(M: Array) -> float:
+    """The longest row without the column of a free bias, not rounded down."""
+    return float(np.linalg.norm(M[:, :-1], axis=1).max()) * (1 + (M.shape[1] + 4) * U)
+
+
+def at_price(p: Problem) -> tuple[Problem, float]:
+    """Free biases: ordinary neurons on [X, s 1], whose g is to be taken f = (1 + R^2 / s^2)^(1/2) times.
+
+    As V sums to zero, neurons with a kink at a row are all that matter: |b| <= R ||u||. With the price s of a bias such
+    a neuron has the length f ||u|| at most. Rows at a high price are nearly parallel: patterns are listed on M.
+    """
+    R, k, proof = radius(p.M), float(p.M[0, -1]), p.e["proof"]
+    need(proof["kind"] in ("norms", "priced"), f"{UNKNOWN}knows no proof of the kind {proof['kind']!r} for free biases")
+    s, inner = k, proof
+    if proof["kind"] == "priced":
+        s, inner = number(proof["price"], "price"), proof["inner"]
+    need(s > 0 and inner["kind"] not in ("gates", "priced"), "no proof about neurons whose biases have a price")
+    rows = np.column_stack([p.M[:, :-1], np.full(len(p.M), s)])
+    near = (p.M, 2 * (R * (R / k) + k) / s) if inner["kind"] in ("patterns", "spectral") else None
+    ordinary = p._replace(e={**p.e, "bias": True, "proof": inner}, M=rows, near=near)
+    return ordinary, math.hypot(1.0, R / s) * (1 + 8 * U)
+
+
 def constraint(p: Problem, enough: float) -> tuple[float, str]:
     """The bound g that the proof of the file shows, and the restriction of the networks for which it is one."""
+    if p.family == "free":
+        ordinary, factor = at_price(p)
+        g, restricted = constraint(ordinary, enough / factor * (1 - 8 * U))
+        return factor * g * (1 + 8 * U), restricted
     kind = p.e["proof"]["kind"]
     need(kind in PROOFS[p.family], f"{UNKNOWN}knows no proof of the kind {kind!r} for {p.e['architecture']}")
     g, several = PROOFS[p.family][kind](p, enough), p.G.shape[1] > 1 and kind != "shared"
@@ -1296,6 +1329,10 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     # what rounding may add to g
     rows = np.linalg.norm(p.M, axis=1)
     seen = rows if A is None else rows[A[0]].reshape(len(V), -1).sum(axis=1)  # what a row of V may add to g
+    if p.family == "free":  # what a neuron with a kink at a row adds to any other
+        seen = np.maximum(seen, 2 * radius(p.M))
+    if p.family == "normalised":  # h^T diag(w) h <= k^2
+        seen = np.maximum(seen, p.M[0, -1] / np.sqrt(w))
     if name == "linear_conv":  # at all positions
         seen = seen * math.sqrt(patches(X[:1], o)[1])
     summed = 3 if A is None else 3 + len(p.M)  # terms of entries of G, and the units of M

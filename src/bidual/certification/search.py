@@ -89,22 +89,29 @@ class Search:
         assert self.better is not None
         return self.data.lift.recover(self.data.units.restore(self.better).neurons)  # type: ignore[arg-type]
 
-    def prove(self) -> None:
-        """The best provable bound; see :class:`bidual.solvers.proving.Prover`."""
-        p, found = self.data.natural, self.better
-        assert found is not None
-        assert isinstance(found.neurons, Neurons)
-        prover = Prover(
+    @cached_property
+    def prover(self) -> Prover:
+        """The search for the best provable bound, which begins before there is a better dual point."""
+        p = self.data.natural
+        return Prover(
             p,
-            found.bound.V if found.bound.V.any() else self.residual,
-            min(self.objective, p.objective(found.neurons)),
+            self.residual,
+            self.objective,
             self.options.tol,
             self.deadline,
             self.method,
-            np.vstack([self.neurons.U, found.neurons.U]),
+            self.neurons.U,
             (self.residual,),
             self.say,
         )
+
+    def prove(self) -> None:
+        """The best provable bound; see :class:`bidual.solvers.proving.Prover`."""
+        p, found, prover = self.data.natural, self.better, self.prover
+        assert found is not None
+        assert isinstance(found.neurons, Neurons)
+        V = found.bound.V if found.bound.V.any() else self.residual
+        prover.learn(V, p.objective(found.neurons), found.neurons.U)
         if found.bound.proven:
             prover.offer(found.bound, found.method)
         prover.run()

@@ -20,7 +20,7 @@ from bidual.certification.case import on_rows
 from bidual.certification.linear_set import LINEAR_CONV, LINEAR_NET, ChainSet, FilterSet, LinearSet, window_of
 from bidual.models import Model, as_network
 from bidual.networks import GatedNetwork, Network
-from bidual.splines.problem import KinkProof  # noqa: F401  (certificates of splines name its kind)
+from bidual.splines.problem import KinkProof
 from bidual.training.objective import Objective
 from bidual.training.posed import Posed
 from bidual.training.routing import stays_sparse
@@ -90,7 +90,7 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
     if network is None:
         return None
     try:
-        network = on_rows(network, network.check_inputs(X), sample_weight, posed.objective.architecture)
+        network = on_rows(network, posed.objective.architecture, network.check_inputs(X), sample_weight)
     except ValueError as error:
         return _of_another_kind(error)
     return _other_network(certificate, evidence, posed, network)
@@ -100,17 +100,18 @@ def _of_another_kind(error: Exception) -> str:
     return f"the model is of another kind than the claim: {error}"
 
 
-def objective_of(certificate: Certificate, evidence: Evidence) -> Objective:
-    """What the certificate is about; linear networks are no architecture to train."""
+def objective_of(evidence: Evidence, beta: float) -> Objective:
+    """What the networks of a claim minimise; linear ones are no architecture."""
     if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
-        return Objective(evidence.loss, certificate.beta, bias=False, fit_intercept=evidence.fit_intercept)
-    return Objective.of(evidence, certificate.beta)
+        return Objective(evidence.loss, beta, bias=False, fit_intercept=evidence.fit_intercept)
+    return Objective.of(evidence, beta)
 
 
 def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sample_weight: Array | None) -> Posed:
     """The training problem that the certificate is about."""
     kind: Callable[..., Posed]
-    tensors, objective = False, objective_of(certificate, evidence)
+    tensors = False
+    objective = objective_of(evidence, certificate.beta)
     if evidence.architecture in (LINEAR_NET, LINEAR_CONV):
         tensors = evidence.architecture == LINEAR_CONV
         depth: Any = evidence.options.get("depth")
@@ -122,7 +123,7 @@ def pose(certificate: Certificate, evidence: Evidence, X: Array, y: Array, sampl
             kind = partial(ChainSet.with_depth, depth)
     else:
         kind = Objective.pose
-    if evidence.bias == "free":
+    if evidence.bias == "free" and isinstance(evidence.proof, KinkProof):
         from bidual.splines.training import SplineSet  # numba takes a moment to load: only when it is needed
 
         kind = SplineSet.of
@@ -149,7 +150,7 @@ def _other_network(certificate: Certificate, evidence: Evidence, posed: Posed, n
         )
     if not evidence.fit_intercept and np.any(getattr(network, "intercept", 0.0)):
         return "the model has an output intercept, the claim is about networks without"
-    if getattr(network, "free_bias", False) != (evidence.bias == "free"):
+    if getattr(network.core, "free_bias", False) != (evidence.bias == "free"):
         return "the model charges its hidden biases otherwise than the claim says"
     try:
         posed.check_network(network, gated)

@@ -59,8 +59,8 @@ def verify(args: argparse.Namespace) -> int | None:
     seen, targets = (X, y) if not isinstance(model, Model) else _as_seen(model, X, y)
     network = None
     if model is not None and certificate.evidence is not None:
-        kind = objective_of(certificate, certificate.evidence).architecture
-        network = on_rows(as_network(model), seen, weights, kind).to_dict()
+        kind = objective_of(certificate.evidence, certificate.beta).architecture
+        network = on_rows(as_network(model), kind, seen, weights).to_dict()
     proven, words = check_certificate.check(document, seen, targets, weights, network)
     if not proven and words.startswith(check_certificate.UNKNOWN):
         words = f"{certificate.lower_bound:.9g} is a lower bound, by bidual itself only: {words}"

@@ -11,7 +11,15 @@ from sklearn.base import clone
 from sklearn.utils import Tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from bidual._util.checks import check_flag, check_number, check_prove, check_seed, check_time_limit, check_verbose
+from bidual._util.checks import (
+    as_bias,
+    check_flag,
+    check_number,
+    check_prove,
+    check_seed,
+    check_time_limit,
+    check_verbose,
+)
 from bidual._util.data import check_weights, validate_data
 from bidual._util.progress import note, result, task
 from bidual._util.sparse import is_sparse
@@ -58,7 +66,7 @@ class BaseReLU(Certified):
         method: str = "adaptive",
         n_patterns: int | None = None,
         gates: Array | Network | BaseReLU | str | None = None,
-        bias: bool = True,
+        bias: bool | str = True,
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,
@@ -142,7 +150,7 @@ class BaseReLU(Certified):
                 loss,
                 1.0 if self.beta == AUTO else float(self.beta),
                 architecture,
-                bool(self.bias),
+                as_bias(self.bias),
                 bool(self.fit_intercept),
             ),
             rows,
@@ -248,7 +256,8 @@ class BaseReLU(Certified):
         if isinstance(self.gates, str) and (self.gates != TRAINED or self.activation != "gated"):
             raise ValueError(f"gates={self.gates!r}: the only name is {TRAINED!r}, with activation='gated'")
         Backend(self.backend, self.device, self.checkpoint).check(self.activation)
-        for name in ("bias", "fit_intercept", "warm_start"):
+        as_bias(self.bias)
+        for name in ("fit_intercept", "warm_start"):
             check_flag(name, getattr(self, name))
         if self.scale != AUTO:
             check_flag("scale", self.scale)

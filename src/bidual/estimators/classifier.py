@@ -87,7 +87,7 @@ class ReLUClassifier(LabelScores, BaseReLU):
         method: str = "adaptive",
         n_patterns: int | None = None,
         gates: Array | Network | BaseReLU | str | None = None,
-        bias: bool = True,
+        bias: bool | str = True,
         fit_intercept: bool = True,
         tol: float | str = "auto",
         max_iter: int = 200,

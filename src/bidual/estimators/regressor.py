@@ -67,9 +67,9 @@ class ReLURegressor(Numbers, BaseReLU):
         see ``backend``); "trained" takes those of a ReLU network after a few passes of Adam over the rows, which often
         generalise better. Of gates that agree on all rows the first is used.
         With method="sampled" their patterns are used, and random ones only if ``n_patterns`` is given too.
-    bias : bool, default=True
-        Hidden biases, regularised like weights. (Batch normalisation has a shift of its own: see
-        :class:`~bidual.BatchNorm`.)
+    bias : bool or "free", default=True
+        Hidden biases, regularised like weights; "free" ones cost nothing (004), which needs ``fit_intercept``. (Batch
+        normalisation has a shift of its own: see :class:`~bidual.BatchNorm`.)
     fit_intercept : bool, default=True
         Free output bias.
     tol : float or "auto", default="auto"

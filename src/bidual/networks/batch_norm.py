@@ -170,8 +170,7 @@ class BatchNormNetwork(Network):
     def as_of(self, n_samples: float) -> BatchNormNetwork:
         """The same function with statistics, scales and shifts as of so many rows; 1: in the units of torch."""
         root = np.sqrt(n_samples / self.n_samples)
-        changed = {name: root * getattr(self, name) for name in ("norm", "gamma", "shift")}
-        return self._with(**changed, n_samples=n_samples)
+        return self._with(norm=root * self.norm, gamma=root * self.gamma, shift=root * self.shift, n_samples=n_samples)
 
     def gate_vectors(self) -> FloatArray:
         """Weights and bias of the affine map inside each ReLU, ``(m, d + 1)``."""

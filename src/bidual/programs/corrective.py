@@ -160,12 +160,12 @@ def merged(problem: Problem[Directional], neurons: Neurons, budget: float, cosin
         return neurons
     loss, Y, w = problem.loss, problem.Y, problem.w
     U, alpha = neurons.U.copy(), neurons.alpha.copy()
-    norms = np.linalg.norm(U, axis=1)
+    norms, lengths = neurons.lengths.copy(), np.linalg.norm(U, axis=1)
     Phi = problem.atoms.contributions(problem.atoms.activations(U), alpha)
     F = Phi.sum(axis=2) + neurons.intercept
     value = loss.value(F, Y, w)
     alive = np.ones(len(U), dtype=bool)
-    likeness = (U @ U.T) / np.outer(norms, norms) * (alpha @ alpha.T)
+    likeness = (U @ U.T) / np.outer(lengths, lengths) * (alpha @ alpha.T)
     i, j = np.nonzero(np.triu(likeness > cosine, 1))
     watch = current()
     for e in np.argsort(-likeness[i, j], kind="stable"):
@@ -180,7 +180,7 @@ def merged(problem: Problem[Directional], neurons: Neurons, budget: float, cosin
         total = U[a] * (alpha[a] @ out) + U[b] * (alpha[b] @ out)
         phi = problem.atoms.contributions(problem.atoms.activations(total[None]), out[None])[:, :, 0]
         F_new = F + phi - Phi[:, :, a] - Phi[:, :, b]
-        norm = float(np.linalg.norm(total))
+        norm = float(problem.atoms.neurons(total[None], out[None], neurons.intercept).lengths[0])
         value_new = loss.value(F_new, Y, w)
         rise = value_new - value + problem.beta * (norm - norms[a] - norms[b])
         if rise <= budget:

@@ -286,7 +286,7 @@ def corrected_outputs(
 
     For the loss smoothed by ``epsilon``, if it has kinks. Atoms that end without weights keep their output directions.
     """
-    sizes = np.linalg.norm(atoms.U, axis=1)
+    sizes = atoms.lengths
     hidden = problem.atoms.stacked(problem.atoms.activations(atoms.U / sizes[:, None]))
     program = OutputsProgram(problem, epsilon, hidden)
     start = np.zeros((program.H.shape[1], problem.n_outputs))

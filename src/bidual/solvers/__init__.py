@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bidual.programs.conic import FiniteProgram, InfeasibleError
-from bidual.solvers import engine, normalised, parallel  # noqa: F401 - they make their steps known
+from bidual.solvers import engine, free_bias, normalised, parallel  # noqa: F401 - they make their steps known
 from bidual.solvers.base import HistoryEntry, Options, Solution, Solver
 from bidual.solvers.constant import solve_constant
 from bidual.solvers.cutting_plane import solve_cutting_plane, solve_cutting_plane_l1

@@ -25,6 +25,8 @@ from bidual.problem import Problem
 
 #: Share of the time for one slice, and the smallest distance of two points.
 SLICE, NEAR = 0.08, 0.04
+#: Share of the time for finding the easy point.
+EASY = 0.25
 #: A point whose own limit is closer than this share of what is missing has little left to give.
 ENOUGH = 0.15
 #: Slices that a point gets before another one is tried closer to the best.
@@ -77,14 +79,20 @@ class Blend:
         self.problem, self.find_easy, self.best = problem, easy, best
         self.goal, self.rtol, self.incumbents = goal, rtol, incumbents
         self.arms: list[_Arm] = []
+        self.easy: FloatArray | None = None
+
+    def begin(self, deadline: float, offer: Offer) -> bool:
+        """Find the easy point and prove what it proves at once; whether that is enough."""
+        now = clock()
+        self.easy = self.find_easy(now + EASY * (deadline - now))
+        return self._try(0.0, now, offer)
 
     def run(self, deadline: float, offer: Offer) -> None:
         """Prove as much as possible until then."""
-        piece = SLICE * (deadline - clock())
-        if self._try(1.0, clock() + 1.5 * piece, offer) or clock() >= deadline:
+        if self.easy is None and self.begin(deadline, offer):
             return
-        self.easy = self.find_easy(clock() + 2.5 * piece)
-        if self._try(0.0, clock() + piece, offer):
+        piece = SLICE * (deadline - clock())
+        if self._try(1.0, clock(), offer):
             return
         following = self._next()
         while following is not None and clock() < deadline:
@@ -107,6 +115,7 @@ class Blend:
             if arm.share == share:
                 return arm
         p = self.problem
+        assert self.easy is not None
         V = self.best if share == 1.0 else (1.0 - share) * self.easy + share * self.best
         V = p.loss.dual_point(V, p.Y, p.w, centred=p.fit_intercept)
         arm = _Arm(share, SignSearch(p, V, sufficient(p, V, self.goal), self.rtol, self.incumbents))

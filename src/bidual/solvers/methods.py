@@ -47,7 +47,7 @@ class Sampled(Solver):
 
     def _solve(self, problem: Problem, options: Options) -> Solution:
         shared = problem.of(Directional)  # type: ignore[type-abstract]
-        if shared is not None and problem.n_outputs > 1:
+        if shared is not None and "shared neurons" in shared.atoms.can and problem.n_outputs > 1:
             return solve_sampled_several(shared, options)
         return solve_sampled(problem, options)
 

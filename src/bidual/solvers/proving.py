@@ -13,8 +13,9 @@ from bidual._util.clock import clock
 from bidual._util.tuning import tuning
 from bidual._util.typing import FloatArray
 from bidual._util.watch import Stopped, current, watching
-from bidual.atoms import Directional, Neurons
+from bidual.atoms import Directional, FreeBias, Neurons
 from bidual.bounds import Bound, bound_by_norms, cone_bounds, lower_bound, relative_gap, sufficient
+from bidual.bounds.free_bias import BRANCHING, RELAXED, Priced
 from bidual.bounds.oracle import CONE_RANK, SharedSearch, bound_oracle
 from bidual.bounds.oracle.joint import relaxed_dual
 from bidual.problem import Problem
@@ -98,6 +99,7 @@ class Prover:
     say: Callable[[str, float], None] = lambda how, value: None
     best: Bound = field(init=False)
     how: str = field(init=False, default=NORMS)
+    blend: Blend | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.found = self._point(self.found)
@@ -115,14 +117,24 @@ class Prover:
             self.best, self.how = bound, how
         return self.done
 
+    def begin(self) -> None:
+        """Prove what takes little time and no good dual point, before others look for one."""
+        with suppress(Stopped):
+            if self._blends and "plain oracle" in self.problem.atoms.can and self._affordable:
+                self._blended().begin(self.deadline, self.offer)
+
     def run(self) -> None:
         """Bound the dual constraint at one point after the other until the gap is proven or the time is up."""
         late = current().late() or clock() >= self.deadline
         with suppress(Stopped):  # the deadline ends a search that goes on; the limits of the run end any
             if self.done or self.method == "local" or late or self._by_patterns():
                 return
-            # the oracle knows nothing of neurons of other kinds
-            if "plain oracle" in self.problem.atoms.can and self._affordable:
+            if not self._affordable:
+                return
+            free = self.problem.of(FreeBias)
+            if free is not None:
+                self._at_prices(free)
+            elif "plain oracle" in self.problem.atoms.can:  # the oracle knows nothing of neurons of other kinds
                 self._by_oracle()
 
     @property
@@ -133,26 +145,56 @@ class Prover:
 
     def _by_oracle(self) -> None:
         incumbents = self._heaviest()
-        goal = (1.0 - self.tol) * self.lowest
         if self._blends:
-            known = np.zeros((0, self.problem.atoms.M.shape[1])) if incumbents is None else incumbents
-            Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known).run(self.deadline, self.offer)
+            self._blended().run(self.deadline, self.offer)
             return
         for V in self._points():
             now = clock()
             if self.done or now >= self.deadline:
                 return
             until = now + 0.5 * (self.deadline - now) if np.isfinite(self.deadline) else np.inf
-            oracle = bound_oracle(
-                self.problem,
-                V,
-                method=self.method,
-                target=sufficient(self.problem, V, goal),
-                rtol=0.1 * self.tol,
-                deadline=until,
-                incumbent=incumbents,
-            )
-            self.offer(lower_bound(self.problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method)
+            self.offer(*self._asked(self.problem, V, incumbents, until))
+
+    def _asked(self, problem: Problem, V: FloatArray, incumbents: FloatArray | None, until: float) -> tuple[Bound, str]:
+        """The oracle's answer at V: a bound, and how it was found."""
+        oracle = bound_oracle(
+            problem,
+            V,
+            method=self.method,
+            target=sufficient(problem, V, (1.0 - self.tol) * self.lowest),
+            rtol=0.1 * self.tol,
+            deadline=until,
+            incumbent=incumbents,
+        )
+        return lower_bound(problem, V, oracle.value, oracle.bound, oracle.proof), oracle.method
+
+    def _at_prices(self, free: Problem[FreeBias]) -> None:
+        """Free biases by ordinary neurons; branch and bound where it covers their cones, else the relaxation."""
+        cones = self.method == "cones" or (self.method == "auto" and free.atoms.reduced.shape[1] <= CONE_RANK)
+        incumbents = self._heaviest()
+        for multiple in BRANCHING if cones else RELAXED:
+            if self.done or clock() >= self.deadline:
+                return
+            priced = Priced.at(free, multiple)
+            U = None if incumbents is None else priced.ordinary(incumbents)
+            if cones:
+                bound, how = self._asked(priced.problem, self.found, U, self.deadline)
+            else:  # other dual points suit the relaxation better
+                prover = Prover(
+                    priced.problem, self.found, self.lowest, self.tol, self.deadline, self.method, U, self.others
+                )
+                prover.run()
+                bound, how = prover.best, prover.how
+            self.offer(priced.proven(bound), how)
+
+    def _blended(self) -> Blend:
+        """The search between the easy point and the best one, as far as it has come, for what is known now."""
+        incumbents, goal = self._heaviest(), (1.0 - self.tol) * self.lowest
+        known = np.zeros((0, self.problem.atoms.M.shape[1])) if incumbents is None else incumbents
+        if self.blend is None:
+            self.blend = Blend(self.problem, self._easy, self.found, goal, 0.1 * self.tol, known)
+        self.blend.best, self.blend.goal, self.blend.incumbents = self.found, goal, known
+        return self.blend
 
     def _by_patterns(self) -> bool:
         """Over all activation patterns, if they are few; whether that was the way.
@@ -164,7 +206,8 @@ class Prover:
         several = None
         if self.problem.n_coefficients > 1:
             several = self.problem.of(Directional)  # type: ignore[type-abstract]
-            if several is None or "plain oracle" in several.atoms.can:
+            can = frozenset[str]() if several is None else several.atoms.can
+            if "plain oracle" in can or "shared neurons" not in can:
                 return False
         patterns = self.problem.atoms.few_cells(PROOF_PATTERNS)
         if patterns is None:
@@ -195,6 +238,14 @@ class Prover:
         for V in self.others:
             yield self._point(V)
             yield self._point(0.5 * (V + self.found))
+
+    def learn(self, V: FloatArray, lowest: float, incumbents: FloatArray) -> None:
+        """Of a better dual point, a lower objective and more neurons."""
+        self.found, self.lowest = self._point(V), min(self.lowest, lowest)
+        self.incumbents = incumbents if self.incumbents is None else np.vstack([self.incumbents, incumbents])
+        bound = bound_by_norms(self.problem, self.found)
+        if bound.value > self.best.value:
+            self.best, self.how = bound, NORMS
 
     def _point(self, V: FloatArray) -> FloatArray:
         p = self.problem

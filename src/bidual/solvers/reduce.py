@@ -65,10 +65,10 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
     zero = ZERO * np.linalg.norm(U, axis=1)
     positive, negative = (hidden > zero).astype(np.float32), (hidden < -zero).astype(np.float32)
     # The objective is followed by what a merger changes: one neuron instead of two.
-    costs = np.linalg.norm(U, axis=1)
+    costs = neurons.costs.copy()
 
     def contributions(u: FloatArray, head: FloatArray) -> FloatArray:
-        return problem.atoms.contributions_of(Neurons(u, head, neurons.intercept))
+        return problem.atoms.contributions_of(problem.atoms.neurons(u, head, neurons.intercept))
 
     Phi = contributions(U, heads)
     F, total = Phi.sum(axis=2) + neurons.intercept, float(costs.sum())
@@ -79,7 +79,8 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
         partners = np.flatnonzero(alive & (conflicts == 0) & (heads @ heads[i] > 1 - 1e-12))
         for j in partners[partners > i] if alive[i] else ():
             u = U[i] + U[j]
-            phi, cost = contributions(u[None], heads[i : i + 1])[:, :, 0], float(np.linalg.norm(u))
+            phi = contributions(u[None], heads[i : i + 1])[:, :, 0]
+            cost = float(problem.atoms.neurons(u[None], heads[i : i + 1], neurons.intercept).costs[0])
             F_new = F + phi - Phi[:, :, i] - Phi[:, :, j]
             total_new = total + cost - costs[i] - costs[j]
             if problem.loss_value(F_new) + problem.beta * total_new <= ceiling:
@@ -90,7 +91,7 @@ def merge(problem: Problem, neurons: Neurons, ceiling: float) -> Neurons:
                 break
         else:
             i += 1
-    merged = Neurons(U[alive], heads[alive], neurons.intercept).balanced()
+    merged = problem.atoms.neurons(U[alive], heads[alive], neurons.intercept).balanced()
     return merged if problem.objective(merged) <= ceiling else neurons
 
 

@@ -53,6 +53,10 @@ class Steps(ABC, Generic[AtomsT]):
     def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
         """The largest value of the dual constraint at ``V`` that local search finds; about that, without ``audit``."""
 
+    def pricer(self, rng: np.random.Generator) -> Any:
+        """The search for neurons that violate the dual constraint, of kinds that the engine moves."""
+        raise NotImplementedError
+
     def several(self, options: Options) -> Solution:
         """Several outputs, with a proof: a neuron feeds all of them at once, which no finite program describes.
 

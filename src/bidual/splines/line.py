@@ -36,6 +36,15 @@ class Line:
         return np.linalg.norm(away, axis=1) + 4 * _EPS * np.linalg.norm(X, axis=1)
 
 
+def on_a_line(X: FloatArray) -> bool:
+    """Whether :func:`find_line` finds one."""
+    try:
+        find_line(X)
+    except ValueError:
+        return False
+    return True
+
+
 def find_line(X: FloatArray) -> Line:
     """The line that the rows of X lie on.
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from bidual._util.checks import FREE
 from bidual._util.ranges import check_range
 from bidual._util.typing import Array, FloatArray
 from bidual.architectures import Architecture, TwoLayer
-from bidual.atoms.abilities import OF_LOSS, WORDS, Ability, Needs, offered
+from bidual.atoms import FreeBias
+from bidual.atoms.abilities import OF_LOSS, WORDS, Ability, Needs, needs, offered
 from bidual.bounds.evidence import Evidence
 from bidual.losses import LOSSES, Loss
 from bidual.problem import Problem
@@ -37,9 +39,9 @@ class Objective:
         0 asks for the network of least weight decay that minimises the loss exactly.
     architecture : Architecture
     bias : bool or "free"
-        Whether neurons have biases; "free" ones cost nothing (:mod:`bidual.splines`).
+        Whether neurons have biases; "free" ones cost nothing (:mod:`bidual.atoms.free_bias`).
     fit_intercept : bool
-        Whether outputs have a free intercept.
+        Whether outputs have a free intercept; free biases give them one in any case, and ask for it to be written down.
     """
 
     loss: Loss
@@ -83,7 +85,10 @@ class Objective:
         settled = measured.settled(
             rows.X, rows.Y, rows.w, loss=self.loss, beta=float(self.beta), fit_intercept=self.fit_intercept
         )
-        lift = settled.lift(rows.X, bias=self.bias is True, counts=rows.counts)
+        if self.bias == FREE:
+            lift = settled.free_lift(rows.X)
+        else:
+            lift = settled.lift(rows.X, bias=bool(self.bias), counts=rows.counts)
         problem = Problem(
             atoms=lift.atoms(rows.w),
             Y=rows.Y,
@@ -145,6 +150,8 @@ class Combination:
             "architecture": (architecture.plain, architecture.needs),
             "activation": (self.activation, activation.needs),
         }
+        if self.objective.bias == FREE:
+            parts = {"bias": (FREE, needs("free biases", "intercept")), **parts}
         if self.method is not None and not activation.gated:  # gates leave nothing for a method to choose
             parts["method"] = (self.method, METHODS[self.method].needs)
         return parts
@@ -154,12 +161,15 @@ class Combination:
         """All that this combination can do."""
         objective = self.objective
         there = offered(objective.acting_loss, self.n_outputs, objective.fit_intercept)
-        return objective.architecture.can | there | ({"weight decay"} if objective.beta > 0 else set())
+        can = objective.architecture.can
+        if objective.bias == FREE:
+            can &= FreeBias.can
+        return can | there | ({"weight decay"} if objective.beta > 0 else set())
 
     def _unmet(self) -> Iterator[tuple[str, frozenset[Ability]]]:
         """Which part needs what that is not there."""
-        for part, (_, needs) in self._parts.items():
-            yield from ((part, need) for need in needs if not need & self._offered)
+        for part, (_, needed) in self._parts.items():
+            yield from ((part, need) for need in needed if not need & self._offered)
 
     def _lacks(self, ability: Ability) -> tuple[str, str]:
         """What lacks this ability, as the user has set it, and what to set it to."""
@@ -171,8 +181,11 @@ class Combination:
             return "beta=0", "beta > 0"
         if ability == "one output":
             return f"{self.n_outputs} outputs", "one network for each output"
-        if ability == "no intercept":
-            return "fit_intercept=True", "fit_intercept=False"
+        if ability in ("no intercept", "intercept"):
+            there = ability == "no intercept"
+            return f"fit_intercept={there}", f"fit_intercept={not there}"
+        if self.objective.bias == FREE and ability in self.objective.architecture.can:
+            return f"bias={FREE!r}", "bias=True"
         return f"architecture={self.objective.architecture.plain!r}", "another architecture"
 
     def _instead(self, part: str) -> list[str]:

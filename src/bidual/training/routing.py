@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bidual._util.checks import check_flag
+from bidual._util.checks import as_bias, check_flag
 from bidual._util.data import check_weights, check_X_y
 from bidual._util.sparse import compressed, dense, is_sparse
 from bidual._util.tuning import tuning
@@ -96,14 +96,13 @@ def pose_data(
     loss: str | Loss = "squared",
     beta: float = 1.0,
     architecture: str | Architecture = "two_layer",
-    bias: bool = True,
+    bias: bool | str = True,
     fit_intercept: bool = True,
     activation: str = "relu",
     method: str | None = None,
 ) -> Trainable:
     """Pose a training problem on arrays as users have them: numbers, or labels if the loss is one for classes."""
     loss, architecture = get_loss(loss), get_architecture(architecture)
-    check_flag("bias", bias)
     check_flag("fit_intercept", fit_intercept)
     numbers = not loss.classification
     X, y = check_data(architecture, X, y, check_X_y, activation, multi_output=numbers, y_numeric=numbers)
@@ -113,5 +112,5 @@ def pose_data(
         Y = loss.encode(y)
     if sample_weight is not None:
         sample_weight = check_weights(sample_weight, X, ensure_non_negative=True)
-    objective = Objective(loss, float(beta), architecture, bool(bias), bool(fit_intercept))
+    objective = Objective(loss, float(beta), architecture, as_bias(bias), bool(fit_intercept))
     return pose(objective, X, Y, sample_weight, activation=activation, method=method)

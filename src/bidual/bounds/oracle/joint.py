@@ -2,8 +2,10 @@ r"""Dual points that suit the relaxation.
 
 The compact bound (:mod:`bidual.bounds.oracle.compact`) is the largest value of a linear function of the dual
 point v over relaxed neurons, :math:`g_{rel}(v) = \max_h v^T h`, so that maximising the dual objective subject to
-:math:`g_{rel}(\pm v) \le \beta` is training by column generation again, with relaxed neurons for columns. Where the
-bound is loose, the v found so proves more than the residual of the best network, which has to be scaled down.
+:math:`g_{rel}(\pm v) \le \beta` is training again, with relaxed neurons: one conic program
+(:mod:`bidual.bounds.oracle.interior`), or column generation where its Newton systems are too large for the time there
+is. Where the bound is loose, the v found so proves more than the residual of the best network, which has to be scaled
+down.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from bidual._util.typing import FloatArray
 from bidual._util.watch import current
 from bidual.bounds.dual import lower_bound
 from bidual.bounds.oracle.base import DualConstraint
+from bidual.bounds.oracle.interior import RelaxedTraining, affordable
 from bidual.bounds.oracle.outputs import RelaxationSearch
 from bidual.problem import Problem
 
@@ -30,14 +33,14 @@ def relaxed_dual(
     tol: float = 1e-3,
     incumbent: FloatArray | None = None,
 ) -> FloatArray:
-    r"""The dual point with the best lower bound by the compact relaxation, searched from ``V``.
+    r"""The dual point with the best lower bound by the compact relaxation, or nearly so.
 
     Parameters
     ----------
     problem : Problem
         With one output and a smooth loss.
     V : ndarray, shape (n, 1)
-        A dual point, such as the negative gradient of the loss at a network's outputs.
+        A dual point, such as the negative gradient of the loss at a network's outputs: column generation begins there.
     deadline : float
         Moment of :func:`~bidual._util.clock.clock` at which to stop.
     rounds : int
@@ -50,30 +53,39 @@ def relaxed_dual(
     Returns
     -------
     ndarray, shape (n, 1)
-        The best of the points tried: ``V`` itself, those of the relaxed training, and their midpoints with ``V``. Any
-        of them is valid; its bound is that of :func:`~bidual.bounds.oracle.bound_oracle`.
+        That of the relaxed training, or, by column generation, the best of those tried, ``V`` and midpoints with it
+        included. Any is valid; its bound is that of :func:`~bidual.bounds.oracle.bound_oracle`.
     """
     if problem.n_coefficients != 1 or not problem.loss.smooth:
         raise ValueError("the relaxed problem needs one output and a smooth loss")
-    first = problem.loss.dual_point(V, problem.Y, problem.w, centred=problem.fit_intercept)
-    columns, alpha = np.zeros((len(V), 0)), np.zeros(int(problem.fit_intercept))
-    best, best_value, point = first, -np.inf, first
+    first = problem.dual_point(V)
     with threadpool_limits(1, user_api="blas"):
-        for _ in range(rounds):
-            search = _relax(problem, point, incumbent)
-            value = _proven(problem, point, search)
-            if value > best_value:
-                best, best_value = point, value
-            found = _neurons(problem, point, search)
-            found = found[:, point[:, 0] @ found > (1.0 + tol) * problem.beta]
-            if not found.shape[1] or current().late() or clock() >= deadline:
-                break
-            columns = np.column_stack([columns, found])
-            alpha, point = _refit(problem, columns, np.concatenate([alpha, np.zeros(found.shape[1])]), deadline)
-        if best is first:
-            return first
-        middle = 0.5 * (first + best)
-        return middle if _proven(problem, middle, _relax(problem, middle, incumbent)) > best_value else best
+        if affordable(problem, deadline - clock()):
+            found = RelaxedTraining(problem).run(deadline)
+            return first if found is None else problem.dual_point(found)
+        return _by_columns(problem, first, deadline, rounds, tol, incumbent)
+
+
+def _by_columns(
+    problem: Problem, first: FloatArray, deadline: float, rounds: int, tol: float, incumbent: FloatArray | None
+) -> FloatArray:
+    columns, alpha = np.zeros((len(first), 0)), np.zeros(int(problem.fit_intercept))
+    best, best_value, point = first, -np.inf, first
+    for _ in range(rounds):
+        search = _relax(problem, point, incumbent)
+        value = _proven(problem, point, search)
+        if value > best_value:
+            best, best_value = point, value
+        found = _neurons(problem, point, search)
+        found = found[:, point[:, 0] @ found > (1.0 + tol) * problem.beta]
+        if not found.shape[1] or current().late() or clock() >= deadline:
+            break
+        columns = np.column_stack([columns, found])
+        alpha, point = _refit(problem, columns, np.concatenate([alpha, np.zeros(found.shape[1])]), deadline)
+    if best is first:
+        return first
+    middle = 0.5 * (first + best)
+    return middle if _proven(problem, middle, _relax(problem, middle, incumbent)) > best_value else best
 
 
 def _relax(problem: Problem, V: FloatArray, incumbent: FloatArray | None) -> RelaxationSearch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from bidual.solvers.formula import solve_closed_form
 from bidual.solvers.run import generator
 from bidual.solvers.shared import solve_on_faces, solve_several
 from bidual.solvers.steps import Steps
+
+if TYPE_CHECKING:
+    from bidual.solvers.engine.pricing import Pricer
 
 #: Starts of each family in the search for the most violating neuron.
 _EFFORT, _LITTLE = 64, 8
@@ -63,12 +67,6 @@ class ReluSteps(Steps[Relu]):
 
     def generate(self, options: Options) -> Solution:
         """By a formula where there is one, by all faces where they are few; else by moving, correcting, pricing."""
-        loss = self.problem.loss
-        if loss.smooth and not np.isfinite(loss.lipschitz):
-            raise TypeError(
-                f"the loss {loss.name!r} is smooth but states no lipschitz constant, which sets the steps of "
-                "method='adaptive': give it lipschitz, or use method='exact' or 'sampled'"
-            )
         with suppress(ConditionError):
             formula = solve_closed_form(self.problem, options)
             if options.max_neurons is None or len(formula.neurons) <= options.max_neurons:
@@ -77,6 +75,16 @@ class ReluSteps(Steps[Relu]):
             faces = few_faces(self.problem.atoms.reduced, _FACES)
             if faces is not None:
                 return solve_on_faces(self.problem, faces, options)
+        return self.engine(options)
+
+    def engine(self, options: Options) -> Solution:
+        """Moving, correcting, pricing."""
+        loss = self.problem.loss
+        if loss.smooth and not np.isfinite(loss.lipschitz):
+            raise TypeError(
+                f"the loss {loss.name!r} is smooth but states no lipschitz constant, which sets the steps of "
+                "method='adaptive': give it lipschitz, or use method='exact' or 'sampled'"
+            )
         began = clock()
         from bidual.solvers.engine.exact_fit import solve_exact_fit  # numba takes a moment to load: only when needed
         from bidual.solvers.engine.loop import Engine, run
@@ -91,6 +99,12 @@ class ReluSteps(Steps[Relu]):
         if loss.smooth and suits(self.problem):
             return run_many_rows(self.problem, options)
         return run(SeveralOutputs if self.problem.n_coefficients > 1 else Engine, self.problem, options)
+
+    def pricer(self, rng: np.random.Generator) -> Pricer:
+        """See :mod:`bidual.solvers.engine.pricing`."""
+        from bidual.solvers.engine.pricing import Pricer  # numba takes a moment to load: only when it is needed
+
+        return Pricer(self.problem, rng)
 
     def rough(self, options: Options) -> Solution:
         """The fast start alone, whatever the network before."""
@@ -108,9 +122,7 @@ class ReluSteps(Steps[Relu]):
 
     def search(self, V: FloatArray, random_state: int | np.random.RandomState | None, audit: bool = True) -> float:
         """All families of starts, then an audit."""
-        from bidual.solvers.engine.pricing import Pricer  # numba takes a moment to load: only when it is needed
-
-        pricer = Pricer(self.problem, generator(random_state))
+        pricer = self.pricer(generator(random_state))
         nothing = np.zeros((0, self.problem.atoms.reduced.shape[1]))
         if not audit:
             return pricer.quick(V, nothing, _LITTLE).best

@@ -18,7 +18,7 @@ import numpy as np
 
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import current
-from bidual.atoms import Neurons
+from bidual.atoms import Neurons, Relu
 from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.programs.smoothing import output_scale
@@ -38,7 +38,7 @@ class ProximalGradient:
     intercept : float
     """
 
-    def __init__(self, problem: Problem, loss: Loss, W: FloatArray, signs: FloatArray, intercept: float) -> None:
+    def __init__(self, problem: Problem[Relu], loss: Loss, W: FloatArray, signs: FloatArray, intercept: float) -> None:
         self.problem, self.loss = problem, loss
         X = problem.atoms.reduced
         self.unit = float(np.sqrt((X**2).mean()))
@@ -47,6 +47,7 @@ class ProximalGradient:
         self.W = np.asarray(W * self.unit, dtype=np.float32)
         self.signs = np.asarray(signs, dtype=np.float32)
         self.intercept = float(intercept)
+        self.charged = problem.atoms.charged
         self.L = 0.0
         self._F = np.zeros(len(X), dtype=np.float32)
         self._direction: Array | None = None
@@ -70,7 +71,7 @@ class ProximalGradient:
     def objective(self, F: FloatArray, W: Array) -> float:
         """The objective of neurons with given outputs."""
         return self.loss.value(F, self.problem.Y, self.problem.w) + self.beta * float(
-            np.linalg.norm(W, axis=1).sum(dtype=np.float64)
+            np.linalg.norm(W[:, : self.charged], axis=1).sum(dtype=np.float64)
         )
 
     def _raise_step(self, Z: Array, iterations: int) -> None:
@@ -116,9 +117,11 @@ class ProximalGradient:
                 share = 2.0 if free else 1.0
             g = self.loss.gradient(F, self.problem.Y, self.problem.w)
             step = Q - self._back(Z, g) / np.float32(share * self.L)
-            norms = np.sqrt(np.einsum("kr,kr->k", step, step))
+            costly = step[:, : self.charged]
+            norms = np.sqrt(np.einsum("kr,kr->k", costly, costly))
             shrink = np.maximum(1.0 - self.beta / (share * self.L) / np.maximum(norms, 1e-30), 0.0)
             new = step * shrink.astype(np.float32)[:, None]
+            new[:, self.charged :] = step[:, self.charged :] * (shrink > 0)[:, None]  # constants are the intercept's
             new_b = q - float(g.sum()) / (share * self.loss.lipschitz) if free else b
             uphill = float(np.vdot(Q - new, new - W)) * self.L + (q - new_b) * (new_b - b) * self.loss.lipschitz
             if uphill > 0:
@@ -134,11 +137,11 @@ class ProximalGradient:
         """The neurons that are not zero, in the problem's units."""
         alive = (self.W != 0).any(axis=1)
         W, signs = self.W[alive].astype(np.float64), self.signs[alive].astype(np.float64)
-        return Neurons(W / self.unit, signs[:, None], np.array([self.intercept]))
+        return self.problem.atoms.neurons(W / self.unit, signs[:, None], np.array([self.intercept]))
 
 
 def fast_start(
-    problem: Problem,
+    problem: Problem[Relu],
     loss: Loss,
     intercept: FloatArray,
     rng: np.random.Generator,

@@ -155,7 +155,7 @@ class Engine(Searching):
 
     def merged(self, neurons: Neurons) -> Neurons:
         """The network with nearly parallel neurons made one, at a cost below what can be told apart."""
-        return merged(self.problem, neurons, _MERGING * self.resolution * self.objective)
+        return merged(self.problem, self.problem.atoms.settled(neurons), _MERGING * self.resolution * self.objective)
 
     def audit(self) -> bool:
         """See :meth:`confirm`."""
@@ -197,8 +197,10 @@ class Engine(Searching):
         U = start.U @ self.problem.atoms.basis
         size = np.linalg.norm(start.alpha, axis=1)
         alive = (size > 0) & (U != 0).any(axis=1)
-        given = Neurons(U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept)
-        return self.correct_and_price(given, _CORRECTIONS_GIVEN)
+        given = self.problem.atoms.neurons(
+            U[alive] * size[alive, None], start.alpha[alive] / size[alive, None], start.intercept
+        )
+        return self.correct_and_price(self.problem.atoms.settled(given), _CORRECTIONS_GIVEN)
 
     # ---- the steps -------------------------------------------------------------------------------
 
@@ -214,7 +216,7 @@ class Engine(Searching):
     def correct_and_price(self, neurons: Neurons, rounds: int) -> Neurons:
         """Alternate corrective steps and pricing; returns the neurons in use."""
         p = self.problem
-        atoms = Neurons(
+        atoms = p.atoms.neurons(
             np.vstack([neurons.U, self.cuts.directions]),
             np.vstack([neurons.alpha, self.cuts.outputs]),
             neurons.intercept,
@@ -293,6 +295,7 @@ class Engine(Searching):
 
     def refined(self, neurons: Neurons) -> Iterator[Neurons]:
         """Networks as wide as this one, ever better ones."""
+        neurons = self.problem.atoms.settled(neurons)
         for _ in range(_NARROW_MOVES):
             yield (neurons := self.correct(neurons, np.ones(len(neurons))).neurons(neurons))
             neurons = self.move(neurons, _NARROW_DELTA)

@@ -63,7 +63,7 @@ def suits(problem: Problem) -> bool:
     return plain and problem.n_outputs > 1 and problem.Y.size >= tuning().batches_from
 
 
-def run_many_rows(problem: Problem, options: Options) -> Solution:
+def run_many_rows(problem: Problem[Relu], options: Options) -> Solution:
     """Train until the gap by local search is ``options.tol``, or little changes."""
     # our own threads share the rows: those of BLAS beside them would wait for each other
     with threadpool_limits(1, user_api="blas"):
@@ -73,7 +73,7 @@ def run_many_rows(problem: Problem, options: Options) -> Solution:
         return run.finish("local search")
 
 
-def start_many_rows(problem: Problem, options: Options) -> Solution:
+def start_many_rows(problem: Problem[Relu], options: Options) -> Solution:
     """The first moves alone, without a bound."""
     with threadpool_limits(1, user_api="blas"):
         run = _ManyRows(problem, options, ROUGH)
@@ -100,7 +100,9 @@ def efforts(rank: int) -> int:
 class _ManyRows(Generation):
     """State of one run, in reduced coordinates."""
 
-    def __init__(self, problem: Problem, options: Options, stages: Stages = STAGES) -> None:
+    problem: Problem[Relu]
+
+    def __init__(self, problem: Problem[Relu], options: Options, stages: Stages = STAGES) -> None:
         began = clock()
         self.epsilon = first_epsilon(problem)
         rank = problem.atoms.reduced.shape[1]

@@ -19,13 +19,15 @@ import numpy as np
 
 from bidual._util.typing import Array, FloatArray
 from bidual._util.watch import current
-from bidual.atoms import Neurons
+from bidual.atoms import Neurons, Relu
 from bidual.losses import Loss
 from bidual.problem import Problem
 from bidual.solvers.engine import _kernels
 
 #: Entries of the row outer products kept at once.
 _BLOCK_ENTRIES = 8_000_000
+#: The Levenberg term, relative to the curvature of the norm.
+_LEVENBERG = 0.1
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,14 @@ class SmoothedNewton:
         Precision of the matrix products; float32 is enough for gaps of 1e-5.
     """
 
-    def __init__(self, problem: Problem, loss: Loss, dtype: Any = np.float32) -> None:
+    def __init__(self, problem: Problem[Relu], loss: Loss, dtype: Any = np.float32) -> None:
         self.problem, self.loss, self.dtype = problem, loss, dtype
         X = problem.atoms.reduced
         self.unit = float(np.sqrt((X**2).mean()))
         self.X: Array = np.ascontiguousarray(X / self.unit, dtype=dtype)
         self.beta = problem.beta / self.unit
         self.N, self.r = X.shape
+        self.charged = problem.atoms.charged
         self._upper = np.triu_indices(self.r)
         self._outer: Array | None = None
         if self.N * len(self._upper[0]) <= _BLOCK_ENTRIES:
@@ -65,6 +68,14 @@ class SmoothedNewton:
 
     def _pieces(self, m: int) -> int:
         return 1 + self.N // 2 if self.N * m > 60_000 else self.N
+
+    def _norms(self, W: Array) -> Array:
+        """Of the weights that cost something."""
+        return np.linalg.norm(W[:, : self.charged], axis=1)
+
+    def _costly(self, W: Array) -> Array:
+        """The weights without those that cost nothing."""
+        return W * (np.arange(self.r) < self.charged)
 
     # ---- the smoothed objective ----------------------------------------------------------------
 
@@ -76,7 +87,7 @@ class SmoothedNewton:
             lambda i, j: _kernels.smooth_relu(Z, signs, delta, D, out, i, j), self.N, self._pieces(len(W))
         )
         F = self.problem.atoms.pool(out.astype(np.float64))[:, None] + b
-        norms = np.linalg.norm(W, axis=1).astype(np.float64)
+        norms = self._norms(W).astype(np.float64)
         value = self.loss.value(F, self.problem.Y, self.problem.w) + self.beta * float(norms.sum())
         return _Point(W, b, D, F, value)
 
@@ -114,9 +125,9 @@ class SmoothedNewton:
     def _gradient(self, point: _Point, g: FloatArray) -> tuple[Array, Array, float]:
         lifted: Array = np.asarray(self.problem.atoms.spread(g)[:, 0], dtype=self.dtype)
         G = (point.D * lifted[:, None]).T @ self.X
-        norms = np.linalg.norm(point.W, axis=1, keepdims=True)
+        norms = self._norms(point.W)[:, None]
         return (
-            G + self.dtype(self.beta) * point.W / norms,
+            G + self.dtype(self.beta) * self._costly(point.W) / norms,
             lifted,
             float(g.sum()) if self.problem.fit_intercept else 0.0,
         )
@@ -135,12 +146,12 @@ class SmoothedNewton:
         _kernels.over_pieces(
             lambda i, j: _kernels.curvatures(D, lifted, row_c, delta, E, K, i, j), self.N, self._pieces(D.shape[1])
         )
-        norms = np.linalg.norm(point.W, axis=1)
-        unit = point.W / norms[:, None]
+        norms = self._norms(point.W)
+        unit = self._costly(point.W) / norms[:, None]
         own = self._blocks(K)
         pull = (self.dtype(self.beta) / norms)[:, None, None]
         eye: Array = np.eye(self.r, dtype=self.dtype)
-        own += pull * (self.dtype(1.1) * eye - unit[:, :, None] * unit[:, None, :])
+        own += pull * (self._costly(eye) + self.dtype(_LEVENBERG) * eye - unit[:, :, None] * unit[:, None, :])
         blocks = self._gauss_newton(D, c, E) + own
         # a preconditioner: any positive definite matrix will do, and beside long rows rounding loses what the norm adds
         lift = self.r * np.finfo(self.dtype).eps * np.einsum("kii->k", blocks)
@@ -193,7 +204,7 @@ class SmoothedNewton:
         g = np.zeros_like(self.problem.Y)
         slack, watch = np.inf, current()
         for k in range(iterations + 1):
-            norms = np.linalg.norm(W, axis=1)
+            norms = self._norms(W)
             alive = norms > 1e-7 * norms.max(initial=0.0)
             W, signs, norms = W[alive], signs[alive], norms[alive]
             widths = (self.dtype(delta) * norms).astype(self.dtype)
@@ -221,4 +232,5 @@ class SmoothedNewton:
                 t *= 0.5
             else:
                 break
-        return Neurons(W.astype(np.float64) / self.unit, signs.astype(np.float64)[:, None], np.array([b])), g, slack
+        moved = W.astype(np.float64) / self.unit
+        return self.problem.atoms.neurons(moved, signs.astype(np.float64)[:, None], np.array([b])), g, slack

@@ -66,14 +66,14 @@ class PairSpace:
     unit : float
     """
 
-    problem: Problem
+    problem: Problem[Relu]
     X: Array
     axes: FloatArray
     lengths: Array
     unit: float
 
     @classmethod
-    def of(cls, problem: Problem) -> PairSpace:
+    def of(cls, problem: Problem[Relu]) -> PairSpace:
         """That of a problem."""
         X = problem.atoms.reduced
         unit = problem.atoms.unit
@@ -82,10 +82,15 @@ class PairSpace:
         rows = X.astype(np.float32) @ (axes.T / unit).astype(np.float32)
         return cls(problem, rows, axes, lengths.astype(np.float32), unit)
 
+    def costly(self, U: Array) -> Array:
+        """The weights without those that cost nothing."""
+        charged = self.problem.atoms.charged
+        return U if charged == U.shape[1] else U * (np.arange(U.shape[1]) < charged).astype(U.dtype)
+
     def inside(self, neurons: Neurons) -> tuple[Array, Array, FloatArray]:
         """Pairs of balanced weights in these coordinates: both halves of the penalty keep the same weight."""
         U = neurons.U @ (self.axes.T * self.unit)
-        size_u, size_a = np.linalg.norm(U, axis=1), np.linalg.norm(neurons.alpha, axis=1)
+        size_u, size_a = np.linalg.norm(self.costly(U), axis=1), np.linalg.norm(neurons.alpha, axis=1)
         ratio = np.sqrt(np.maximum(size_a, 1e-300) / np.maximum(size_u, 1e-300))[:, None]
         return (U * ratio).astype(np.float32), (neurons.alpha / ratio).astype(np.float32), neurons.intercept.copy()
 
@@ -93,10 +98,10 @@ class PairSpace:
         """Neurons with unit output weights in reduced coordinates, without those that have all but vanished."""
         U, A = U.astype(np.float64), A.astype(np.float64)
         size = np.linalg.norm(A, axis=1)
-        cost = size * np.linalg.norm(U, axis=1)
+        cost = size * np.linalg.norm(self.costly(U), axis=1)
         kept = cost > VANISHED * cost.max(initial=0.0)
         back = self.axes / self.unit
-        return Neurons((U[kept] * size[kept, None]) @ back, A[kept] / size[kept, None], b.copy())
+        return self.problem.atoms.neurons((U[kept] * size[kept, None]) @ back, A[kept] / size[kept, None], b.copy())
 
 
 class PairGradient:
@@ -133,7 +138,8 @@ class PairGradient:
     def _gradient(self, U: Array, A: Array, b: FloatArray) -> tuple[float, tuple[Array, Array, FloatArray]]:
         p, beta, everything, n = self.problem, self.beta, self.space.X, self.space.X.shape[0]
         parts: dict[int, tuple[float, Array, Array, FloatArray]] = {}
-        size: Array = np.linalg.norm(U, axis=1)
+        costly = self.space.costly(U)
+        size: Array = np.linalg.norm(costly, axis=1)
         width = self.delta * size
 
         def work(start: int, stop: int) -> None:
@@ -149,12 +155,12 @@ class PairGradient:
                 soften_back(back, D, widths)
             else:
                 back *= D
-            of_U = back.T @ X + (widths * width / np.maximum(size, 1e-30) ** 2)[:, None] * U
+            of_U = back.T @ X + (widths * width / np.maximum(size, 1e-30) ** 2)[:, None] * costly
             parts[start] = self.loss.value(F, Y, w), of_U, H.T @ G, g.sum(axis=0)
 
         over_pieces(work, n, self._piece)
-        value = 0.5 * float(beta) * float(np.vdot(U, U) + np.vdot(A, A))
-        step_U, step_A, step_b = beta * U, beta * A, np.zeros_like(b)
+        value = 0.5 * float(beta) * float(np.vdot(costly, costly) + np.vdot(A, A))
+        step_U, step_A, step_b = beta * costly, beta * A, np.zeros_like(b)
         for start in sorted(parts):  # always in this order: rounding must not depend on the threads
             of_rows, of_U, of_A, of_b = parts[start]
             value += of_rows
@@ -226,11 +232,11 @@ class PairGradient:
 
 
 def random_pairs(
-    problem: Problem, width: int, intercept: FloatArray, rng: np.random.Generator, scale: float
+    problem: Problem[Relu], width: int, intercept: FloatArray, rng: np.random.Generator, scale: float
 ) -> Neurons:
     """Many small neurons (reduced coordinates); ``scale`` is the size of the outputs."""
     r, C = problem.atoms.reduced.shape[1], problem.n_coefficients
     unit = problem.atoms.unit
     size = SIZE / np.sqrt(width) * scale / problem.atoms.gain
     U = rng.standard_normal((width, r)) / np.sqrt(r) * size / unit
-    return Neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept)
+    return problem.atoms.neurons(U, rng.standard_normal((width, C)) / np.sqrt(C), intercept)

@@ -268,14 +268,17 @@ class Pricer:
     def _polished(self, V: FloatArray, climbed: Candidates, effort: int, floor: float = 0.0) -> Candidates:
         """The ends of ascents with their values in float64, on which bounds rest; the best of them polished."""
         climbed = climbed.distinct(_FOUND, _FOUND_SAME)
-        U = unit_rows(climbed.directions)
-        H = self._scores(self.problem.atoms.spread(V), U)
-        values = np.linalg.norm(H, axis=1)
-        found = Candidates.none(self.rank, H.shape[1]).joined(
-            Candidates(U, H / np.maximum(values, 1e-300)[:, None], values).take(values > 0)
-        )
+        found = self.valued(self.problem.atoms.spread(V), unit_rows(climbed.directions))
         best = found.take(slice(0, max(_LEAST_ENDS, effort // _ENDS) if effort else 0))
         return self.polish(V, best.directions, best.outputs, floor).joined(found)
+
+    def valued(self, G: FloatArray, U: FloatArray) -> Candidates:
+        """The unit rows of ``U`` with their best output directions, those of value zero dropped."""
+        H = self._scores(G, U)
+        values = np.linalg.norm(H, axis=1)
+        return Candidates.none(self.rank, H.shape[1]).joined(
+            Candidates(U, H / np.maximum(values, 1e-300)[:, None], values).take(values > 0)
+        )
 
     def _wide(self, V: FloatArray, families: list[FloatArray], effort: int, floor: float) -> Candidates:
         """Local maxima from all these starts."""

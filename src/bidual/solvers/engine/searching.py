@@ -16,6 +16,7 @@ from bidual.solvers.engine.candidates import Candidates, unit_rows
 from bidual.solvers.engine.pricing import Pricer
 from bidual.solvers.generation import Generation
 from bidual.solvers.run import Status
+from bidual.solvers.steps import Steps
 
 #: Seconds for a last audit after Ctrl-C.
 _LAST_LOOK = 0.5
@@ -48,7 +49,7 @@ class Searching(Generation):
         super().__init__(problem, options, neurons, began=began)
         rank = problem.atoms.reduced.shape[1]
         self.cuts = Candidates.none(rank, problem.n_coefficients)
-        self.pricer = Pricer(problem, self.rng)
+        self.pricer: Pricer = Steps.of(problem).pricer(self.rng)
         if options.directions is not None:
             self.pricer.pool = unit_rows(options.directions @ problem.atoms.basis)
         fewest, most = _FINAL_RANGE if options.enough is None else (_FINAL_ENOUGH, _FINAL_RANGE[1])

@@ -76,7 +76,7 @@ class SeveralOutputs(Engine):
         worth = self.cuts.values > self.problem.beta * (1.0 + _WORTHWHILE * violation)
         new = self.cuts.take(worth).distinct(_JOINED, _ALIKE)
         size = _JOINED_SIZE * float(np.median(neurons.costs))
-        return Neurons(
+        return self.problem.atoms.neurons(
             np.vstack([neurons.U, size * new.directions]), np.vstack([neurons.alpha, new.outputs]), neurons.intercept
         )
 
