@@ -209,3 +209,15 @@ def test_options_and_classes_that_nobody_trains_with_are_refused_without_a_crash
     assert not replace(est.certificate_, evidence=huge).verify(X, Y)
     with pytest.raises(ValueError, match="labels have one"):
         replace(est.certificate_, evidence=replace(evidence, classes=(0, 1))).verify(X, Y)
+
+
+def test_a_bound_for_all_networks_is_one_for_fewer(honest):
+    assert honest["scope"] == "global"
+    data = {**honest, "scope": "patterns"}
+    assert Certificate.from_dict(data).verify(X, Y)
+    assert check(data, X, Y)[0]
+    given = fitted(method="sampled", n_patterns=6).certificate_.to_dict()
+    assert given["scope"] == "patterns"
+    wider = {**given, "scope": "global"}
+    assert not Certificate.from_dict(wider).verify(X, Y)
+    assert not check(wider, X, Y)[0]

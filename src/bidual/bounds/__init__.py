@@ -1,7 +1,7 @@
 """Certificates and the bounds behind them. They know nothing of how a network was trained."""
 
 from bidual.bounds.branches import LayeredBounds
-from bidual.bounds.certificate import ByFormula, Certificate, ContradictionError, joined_scope, relative_gap
+from bidual.bounds.certificate import ByFormula, Certificate, ContradictionError, covers, joined_scope, relative_gap
 from bidual.bounds.dual import Bound, bound_by_norms, lower_bound, sufficient
 from bidual.bounds.free_bias import FreeBiasBounds
 from bidual.bounds.normalised import NormalisedBounds
@@ -20,6 +20,7 @@ __all__ = [
     "bound_by_norms",
     "certify_patterns",
     "cone_bounds",
+    "covers",
     "joined_scope",
     "lower_bound",
     "pattern_bound",

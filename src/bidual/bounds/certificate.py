@@ -351,6 +351,11 @@ def joined_scope(*parts: str) -> str:
     return ", ".join(part for part in parts if part not in ("", "global")) or "global"
 
 
+def covers(wider: str, scope: str) -> bool:
+    """Whether networks of the one scope hold those of the other: a bound on more networks is one on fewer."""
+    return {part for part in wider.split(", ") if part != "global"} <= set(scope.split(", "))
+
+
 def _percent(ratio: float) -> str:
     if ratio >= 10:
         return f"a factor of {1 + ratio:.3g}"

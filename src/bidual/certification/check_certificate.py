@@ -1092,6 +1092,8 @@ def by_relaxation(p: Problem, enough: float) -> float:
     return scale * over_outputs(proof, C, along) + slack
 
 
+#: Restrictions that a scope may name, beside a rank.
+SCOPES = ("patterns", "separate", "gates", "whitened", "parallel")
 #: The proofs for each family of neurons.
 PROOFS: dict[str, dict[str, Callable[[Problem, float], float]]] = {
     "ordinary": {
@@ -1347,7 +1349,10 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     g, restricted = constraint(p, max(goal - slack, 0.0))
     g += slack
     scope = ", ".join(filter(None, (restricted, restriction))) or "global"
-    need(scope == c["scope"], f"the claim is about the scope {c['scope']!r}, the proof about {scope!r}")
+    claimed = set() if c["scope"] == "global" else set(c["scope"].split(", "))
+    need(all(part in SCOPES or part.startswith("rank ") for part in claimed), f"there is no scope {c['scope']!r}")
+    fewer = set(filter(None, f"{restricted}, {restriction}".split(", "))) <= claimed  # what bounds more bounds fewer
+    need(fewer, f"the claim is about the scope {c['scope']!r}, the proof about {scope!r}")
     need(scale >= 0 and math.isfinite(g), "the dual constraint is not bounded, or the multiple of V is negative")
     multiple = min(scale, strength * (1 - 8 * U) / g)
     value, lost = dual_value(natural, multiple * V, Y_, w, max(multiple, 1.0) * rho)
@@ -1368,7 +1373,7 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
         need(possible, f"the model has the objective {found:.9g}, which is below what is proven for all of its kind")
         gap = max(0.0, found - proven) / max(found, 5e-324) if found < math.inf else math.inf
         known = f", and the model has the objective {found:.9g}: the gap is {gap:.3g}"
-    return f"no network of the scope {scope!r} has an objective below {proven:.9g}{known}"
+    return f"no network of the scope {c['scope']!r} has an objective below {proven:.9g}{known}"
 
 
 def check(c: Document, X: Any, y: Any, sample_weight: Any = None, model: Document | None = None) -> tuple[bool, str]:

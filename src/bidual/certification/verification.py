@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from bidual._util.sparse import compressed, dense, is_sparse
 from bidual._util.typing import Array
 from bidual._util.wrapped import unwrap
-from bidual.bounds import Certificate, joined_scope
+from bidual.bounds import Certificate, covers, joined_scope
 from bidual.bounds.evidence import Evidence
 from bidual.bounds.proof import NormProof
 from bidual.bounds.stored import GateProof
@@ -63,7 +63,7 @@ def refusal(certificate: Certificate, X: Array, y: Array, sample_weight: Array |
         return str(error)
     units, natural = posed.units, posed.natural
     scope = joined_scope(evidence.proof.scope(natural), posed.restriction)
-    if scope != certificate.scope:
+    if not covers(scope, certificate.scope):
         return f"the claim is about networks of the scope {certificate.scope!r}, the evidence about {scope!r}"
     try:
         bound = evidence.bound(natural)
