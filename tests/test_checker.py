@@ -287,6 +287,15 @@ def normalised():
     return document(fitted(relu(architecture=BatchNorm("after")), X, Y).certificate_), X, Y
 
 
+def outputs_of_normalised():
+    est = relu(architecture=BatchNorm("after"), method="exact", prove=2.0)
+    return document(fitted(est, X[:6], X[:6, ::-1] ** 2).certificate_), X[:6], X[:6, ::-1] ** 2
+
+
+def priced():
+    return document(fitted(relu(bias="free", method="exact"), X, Y).certificate_), X, Y
+
+
 def branches():
     return document(fitted(relu(architecture=Parallel(1), method="exact"), X, Y).certificate_), X, Y
 
@@ -315,7 +324,7 @@ def standardised():
 
 MAKERS = [
     standardised, patterns, relaxation, cones, sampled, gates, spline, normalised, branches, cells, white, filters,
-    blocks,
+    blocks, outputs_of_normalised, priced,
 ]  # fmt: skip
 
 
@@ -532,6 +541,32 @@ def test_norms_of_normalised_neurons_count_every_output():
     }
     V = np.column_stack([np.zeros(4), np.ones(4)])
     assert constraint(Problem(evidence, V, np.full(4, 0.25), np.ones((4, 1)), None, V), 0.0)[0] >= 4.0
+
+
+@pytest.mark.parametrize("k", [1.0, 0.3])
+def test_a_shared_proof_of_normalised_neurons_is_above_all_of_them_and_near_the_best(k):
+    random = np.random.default_rng(5)
+    R, V, w = np.column_stack([X[:6], np.ones(6)]), random.standard_normal((6, 2)), random.uniform(0.5, 2.0, 6)
+    w /= w.sum()
+    ring, edges = [0, 1, 2, 3], []
+    for _ in range(4):  # directions of the outputs, halved all around
+        edges += [[i, j] for i, j in zip(ring, [*ring[1:], ring[0]], strict=True)]
+        ring = [j for i, new in zip(ring, range(len(ring), 2 * len(ring)), strict=True) for j in (i, new)]
+    evidence = {
+        "architecture": "batch_norm",
+        "options": {"position": "after"},
+        "bias": True,
+        "proof": {"kind": "shared", "axes": np.eye(2).tolist(), "edges": edges, "active": None},
+    }
+    bound, restricted = constraint(Problem(evidence, X[:6], w, np.column_stack([R, np.full(6, k)]), None, V), 0.0)
+    H = np.maximum(R @ random.standard_normal((3, 100_000)), 0.0)
+    H = H[:, np.ptp(H, axis=0) > 1e-3]
+    H -= w @ H
+    values, constant = V.T @ (H / np.sqrt(w @ H**2)), V.sum(axis=0)
+    gram = np.einsum("cm,dm->mcd", values, values) + np.outer(constant, constant)
+    best = k * np.sqrt(np.linalg.eigvalsh(gram)[:, -1].max())
+    assert restricted == ""
+    assert best <= bound <= 1.01 * best
 
 
 def test_the_checker_lists_no_patterns_of_normalised_neurons_that_rounding_may_hide():

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bidual import Parallel, ReLURegressor
+from bidual import BatchNorm, Parallel, ReLURegressor
 from bidual.bounds import Certificate, ContradictionError
 from bidual.certification import check_certificate, refusal
 from bidual.certification.check_certificate import check
@@ -109,17 +109,33 @@ def objective(model, inputs):
     return float(0.5 * np.mean((np.ravel(network.predict(inputs)) - Y) ** 2) + 0.05 * network.penalty())
 
 
-def test_shifts_are_not_cheaper_for_a_network_that_says_it_has_seen_fewer_rows():
-    data, model = fitted(architecture="batch_norm")
-    column = X[:, 0]
+@pytest.mark.parametrize("normalisation", ["norm", "std"])
+def test_shifts_are_not_cheaper_for_a_network_that_says_it_has_seen_fewer_rows(normalisation):
+    data, model = fitted(architecture=BatchNorm(normalisation=normalisation))
+    column, rows = X[:, 0], 1 if normalisation == "std" else len(X)
     forged = normalised(
         model, hidden_weights=[[1.0, 0.0]], gamma=[0.0], shift=[0.01], mean=[column.mean()],
-        norm=[np.linalg.norm(column - column.mean())], output_weights=[[0.01]], n_samples=1e-6,
+        norm=[np.sqrt(rows) * column.std()], output_weights=[[0.01]], n_samples=1e-6,
     )  # fmt: skip
     forged = json.loads(json.dumps(forged))
+    honest = copy.deepcopy(forged)
+    honest["weights"]["n_samples"] = rows
+    assert check(claiming(data, objective(honest, X)), X, Y, None, honest)[0]
     claim = claiming(data, objective(forged, X))
     assert not check(claim, X, Y, None, forged)[0]
     assert not verified(claim, X, forged)
+
+
+def test_a_file_that_does_not_say_how_it_normalises_does_so_by_norms():
+    for normalisation in ("norm", "std"):
+        data, model = fitted(architecture=BatchNorm(normalisation=normalisation))
+        assert check(data, X, Y, None, model)[0]
+        for other in ("deviation", True, None, ["norm"]):
+            data["evidence"]["options"]["normalisation"] = other
+            assert not check(data, X, Y)[0]
+            assert not verified(data, X)
+        del data["evidence"]["options"]["normalisation"]
+        assert check(data, X, Y, None, model)[0] == verified(data, X, model) == (normalisation == "norm")
 
 
 def test_a_norm_of_rounding_makes_no_neuron_of_a_constant():

@@ -1333,6 +1333,8 @@ def examine(c: Document, X: Array, y: Array, sample_weight: Any, network: Docume
     seen = rows if A is None else rows[A[0]].reshape(len(V), -1).sum(axis=1)  # what a row of V may add to g
     if p.family == "free":  # what a neuron with a kink at a row adds to any other
         seen = np.maximum(seen, 2 * radius(p.M))
+    if p.family == "normalised":  # h^T diag(w) h <= k^2
+        seen = np.maximum(seen, p.M[0, -1] / np.sqrt(w))
     if name == "linear_conv":  # at all positions
         seen = seen * math.sqrt(patches(X[:1], o)[1])
     summed = 3 if A is None else 3 + len(p.M)  # terms of entries of G, and the units of M
