@@ -215,6 +215,16 @@ def test_a_field_that_is_there_twice_is_not_read(tmp_path, capsys):
     assert "twice" in capsys.readouterr().err
 
 
+def test_a_bound_on_relu_networks_is_none_on_networks_with_gates():
+    data, _ = fitted(method="exact")
+    gated, _ = fitted(activation="gated", method="exact", tol=1e-6)
+    assert gated["objective"] < data["lower_bound"]
+    assert check({**data, "scope": "patterns"}, X, Y)[0]
+    for scope in ("gates", "whitened", "parallel", "patterns, gates", "", "all"):
+        assert not check({**data, "scope": scope}, X, Y)[0]
+        assert not verified({**data, "scope": scope}, X)
+
+
 def test_a_proof_may_be_about_no_pattern_at_all():
     # a gated network whose gates all went away: what is left is the intercept
     assert check_certificate.bits({"shape": [0, 8], "bits": ""}).shape == (0, 8)

@@ -352,8 +352,13 @@ def joined_scope(*parts: str) -> str:
 
 
 def covers(wider: str, scope: str) -> bool:
-    """Whether networks of the one scope hold those of the other: a bound on more networks is one on fewer."""
-    return {part for part in wider.split(", ") if part != "global"} <= set(scope.split(", "))
+    """Whether networks of the one scope hold those of the other: a bound on more networks is one on fewer.
+
+    Patterns and ranks make them fewer; networks with gates, for instance, are others.
+    """
+    held, asked = ({*text.split(", ")} - {"global"} for text in (wider, scope))
+    fewer = {part for part in asked if part in ("patterns", "separate") or part.startswith("rank ")}
+    return held <= asked <= held | fewer
 
 
 def _percent(ratio: float) -> str:
