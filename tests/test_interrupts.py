@@ -288,7 +288,7 @@ def test_many_directions_are_priced_in_blocks():
     found = []
     for entries in (10**9, 500):
         with tuned(priced_entries=entries):
-            found.append(pricing.Search(problem, np.random.default_rng(0)).run(V, none, 16, 2))
+            found.append(pricing.Search(problem, np.random.default_rng(0)).run(V, none, 16, 16, 2))
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-9)
 
 

@@ -441,7 +441,10 @@ ESTIMATORS = [
     expected_failed_checks=lambda e: (
         {}
         if isinstance(e, PrincipalAxes)
-        else {"check_sample_weight_equivalence_on_dense_data": "batches are drawn from the rows as they are"}
+        else {
+            f"check_sample_weight_equivalence_on_{kind}_data": "batches are drawn from the rows as they are"
+            for kind in ("dense", "sparse")
+        }
     ),
 )
 def test_scikit_learn(estimator, check):

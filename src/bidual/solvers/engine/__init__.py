@@ -67,6 +67,7 @@ class ReluSteps(Steps[Relu]):
 
     def generate(self, options: Options) -> Solution:
         """By a formula where there is one, by all faces where they are few; else by moving, correcting, pricing."""
+        self._check_steps()
         with suppress(ConditionError):
             formula = solve_closed_form(self.problem, options)
             if options.max_neurons is None or len(formula.neurons) <= options.max_neurons:
@@ -77,15 +78,19 @@ class ReluSteps(Steps[Relu]):
                 return solve_on_faces(self.problem, faces, options)
         return self.engine(options)
 
-    def engine(self, options: Options) -> Solution:
-        """Moving, correcting, pricing."""
+    def _check_steps(self) -> None:
+        """The engine steps by the curvature of a smooth loss; whoever trains a tiny problem is told, too."""
         loss = self.problem.loss
         if loss.smooth and not np.isfinite(loss.lipschitz):
             raise TypeError(
                 f"the loss {loss.name!r} is smooth but states no lipschitz constant, which sets the steps of "
                 "method='adaptive': give it lipschitz, or use method='exact' or 'sampled'"
             )
-        began = clock()
+
+    def engine(self, options: Options) -> Solution:
+        """Moving, correcting, pricing."""
+        self._check_steps()
+        loss, began = self.problem.loss, clock()
         from bidual.solvers.engine.exact_fit import solve_exact_fit  # numba takes a moment to load: only when needed
         from bidual.solvers.engine.loop import Engine, run
         from bidual.solvers.engine.many_rows import run_many_rows, suits

@@ -105,7 +105,7 @@ class Search:
 
     def ascend(self, Q: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Directions reached from ``Q``, and the values there."""
-        found = [self._ascend(Q[i], V) for i in self._pieces(len(LENGTHS) * len(Q))]
+        found = [self._ascend(Q[i], V) for i in self._pieces(len(Q))]
         return np.concatenate([q for q, _ in found]), np.concatenate([value for _, value in found])
 
     def _ascend(self, Q: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
