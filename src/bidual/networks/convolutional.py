@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from bidual._util.checks import as_numbers
 from bidual._util.patches import Sizes, Window, as_filters, fold
+from bidual._util.sparse import dense
 from bidual._util.typing import Array, FloatArray
 from bidual.networks.base import Network
 from bidual.networks.deep import DeepNetwork
@@ -126,7 +127,7 @@ class ConvolutionalNetwork(Network):
         return getattr(self.layer, "hidden_bias", None)
 
     def check_inputs(self, X: Array) -> FloatArray:
-        X = as_numbers("X", X)
+        X = as_numbers("X", dense(X))
         if self.window.kernel is None and X.ndim != 3:
             raise ValueError(f"X must hold explicit patches (n, K, {self.n_inputs}), got {X.shape}")
         self.window.tensor(X[:1])  # raises if it has the wrong number of axes
