@@ -81,6 +81,7 @@ class ReLURegressor(Numbers, BaseReLU):
         Rounds of "adaptive", iterations of the convex solver otherwise.
     time_limit : float, None or "auto", default="auto"
         Seconds for all of ``fit``, after which the best network so far is returned with its gap, as after Ctrl-C.
+        Compiling, once in an environment, is not counted.
         "auto" is ten seconds, of more than 200,000 entries of X :math:`10 \sqrt{n d / 200000}`, while ``tol`` is
         "auto"; no limit if ``tol`` is a number.
     max_neurons : int or None, default=None
